@@ -47,13 +47,13 @@ def crash_abandoned() -> list[str]:
 
 def _flow_runs_of_processes() -> set[str]:
     """Return ids of the flow runs that this user's processes work on; a sub-flow's process has that of its parent."""
-    found = set()
+    flow_run_ids = set()
     for process in psutil.process_iter():
         try:
-            found.add(process.environ().get("PREFECT__FLOW_RUN_ID", ""))
+            flow_run_ids.add(process.environ().get("PREFECT__FLOW_RUN_ID", ""))
         except psutil.Error:  # it has ended, or belongs to another user
             continue
-    return found
+    return flow_run_ids
 
 
 def _parent(client: SyncPrefectClient, run: Found) -> str | None:

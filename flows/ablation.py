@@ -36,7 +36,7 @@ from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 from starpo.tasks.first_checkpoint.stages import EMBEDDED
 from starpo.tasks.loop.plan import RunPlan
-from starpo.tasks.loop.rollback import ended_as
+from starpo.tasks.loop.rollback import final_run
 
 
 @flow(name="ablation", validate_parameters=True)
@@ -141,7 +141,7 @@ def _error(store: Store, run: CellRun, begun: datetime, exit_code: int) -> str |
     how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
     error = f"its process {how} before the run was finished"
     try:
-        name = ended_as(run.name, store.runs.names())
+        name = final_run(run.name, store.runs.names())
         state = store.runs.state(name)
         if state is not None and state.status == "completed" and state.heartbeat >= begun:
             return None

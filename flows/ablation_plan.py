@@ -20,7 +20,7 @@ from starpo.ragen.studies.cells import Cell, expand
 from starpo.ragen.studies.grid import Grid, check_grid
 from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, read_seconds, read_training_success
 from starpo.tasks.loop.plan import RunPlan, plan_run
-from starpo.tasks.loop.rollback import ended_as
+from starpo.tasks.loop.rollback import final_run
 from starpo.tasks.loop.run_code import default_run_name
 
 
@@ -85,7 +85,7 @@ class AblationPlan:
         names = store.runs.names()
         outcomes = {
             (run.cell.label, run.seed): _outcome(
-                store, ended_as(run.name, names), errors.get(run.name), needs_times=self.grid.figure == "league"
+                store, final_run(run.name, names), errors.get(run.name), needs_times=self.grid.figure == "league"
             )
             for run in self.runs
         }

@@ -131,11 +131,11 @@ def subflow_ended(parent: UUID, names: Collection[str], how: str) -> Outcome | N
         parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[parent]),
     )
     with asking("how a sub-flow ended"), get_client(sync_client=True) as client:
-        found = client.read_flow_runs(flow_run_filter=wanted)
-        for run in found:
+        runs = client.read_flow_runs(flow_run_filter=wanted)
+        for run in runs:
             if _outcome(run) is None:
                 client.set_flow_run_state(run.id, Crashed(message=how), force=True)
-    return _outcome(found[0]) if found else None
+    return _outcome(runs[0]) if runs else None
 
 
 def _outcome(run: Found) -> Outcome | None:
@@ -148,12 +148,12 @@ def _outcome(run: Found) -> Outcome | None:
 def is_starting(name: str) -> bool:
     """Whether a flow run of this name waits for its process, or has just got it; False without a server."""
     try:
-        found = unfinished(name)
+        runs = unfinished(name)
     except ServerBusyError:
         return True  # unknown: the caller polls again
     except ServerError:
         return False
-    return any(run.start_time is None or datetime.now(UTC) - run.start_time < _STARTING for run in found)
+    return any(run.start_time is None or datetime.now(UTC) - run.start_time < _STARTING for run in runs)
 
 
 @contextmanager
@@ -191,8 +191,8 @@ def asking(what: str) -> Iterator[None]:
 def _detail(response: httpx.Response) -> str:
     """Extract the server's error message, truncated to a few lines."""
     try:
-        said = response.json().get("detail")
+        detail = response.json().get("detail")
     except (ValueError, AttributeError):
-        said = response.text
-    text = " ".join(str(said).split())
+        detail = response.text
+    text = " ".join(str(detail).split())
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

@@ -89,14 +89,14 @@ def _on_ray(settings: RayRuntime) -> Iterator[TaskRunner[Any]]:
         raise MissingPackageError(
             "cells run on Ray (STARPO_POOL = ray) by prefect-ray, which is not installed: pip install 'starpo[ray]'"
         ) from error
-    asked = settings.cell
+    resources = settings.cell
     if not settings.autoscales:
-        check_room(ray.nodes(), asked, 1, "cell (STARPO_RAY_CELL_CPUS, _GPUS, _RESOURCES)")
+        check_room(ray.nodes(), resources, 1, "cell (STARPO_RAY_CELL_CPUS, _GPUS, _RESOURCES)")
     num_threads = max(1, int(settings.cell_cpus))
     options = {
-        "num_cpus": asked.pop("CPU", 0),
-        "num_gpus": asked.pop("GPU", 0),
-        "resources": asked,
+        "num_cpus": resources.pop("CPU", 0),
+        "num_gpus": resources.pop("GPU", 0),
+        "resources": resources,
         # a cell plays in its own process, on its own resources: separate actors would wait forever for free resources
         "runtime_env": {"env_vars": {"STARPO_POOL": "processes", "STARPO_THREADS": str(num_threads)}},
     }

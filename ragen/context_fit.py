@@ -56,7 +56,7 @@ class ContextFit:
         return self.lengths.num_turns_within(self.agent, self.rollout.max_response_tokens, limit)
 
     @property
-    def told(self) -> str:
+    def first_prompts(self) -> str:
         """The lengths of the first prompts, as the beginning of a sentence."""
         shortest, longest = self.lengths.shortest, self.lengths.longest
         lengths = f"{longest:,}" if shortest == longest else f"{shortest:,} to {longest:,}"
@@ -69,8 +69,8 @@ class ContextFit:
         responses = counted(num_in_sight(self.agent, self.agent.max_turns), "response")
         positions = "" if self.positions is None else f"; the model has {self.positions:,} positions"
         return (
-            f"{self.told}; with {responses} of {self.rollout.max_response_tokens:,} at most {self.num_needed:,}, where "
-            f"{self.rollout.max_context_tokens:,} are allowed{positions}"
+            f"{self.first_prompts}; with {responses} of {self.rollout.max_response_tokens:,} at most "
+            f"{self.num_needed:,}, where {self.rollout.max_context_tokens:,} are allowed{positions}"
         )
 
     @property
@@ -82,21 +82,21 @@ class ContextFit:
         if self.positions is not None and least > self.positions:
             room = self.positions - self.lengths.longest
             return (
-                f"{self.told} and {response} do not fit into the {self.positions:,} positions of the model: "
+                f"{self.first_prompts} and {response} do not fit into the {self.positions:,} positions of the model: "
                 + (f"set that to at most {room:,}, or " if room > 0 else "")
                 + "take a model with a longer context, or a shorter prompt (agent.prompt, docs/prompts.md)"
             )
         if self.lengths.shortest + rollout.max_response_tokens > limit:
             return (
-                f"{self.told} and {response} do not fit into rollout.max_context_tokens = {limit:,}: set "
+                f"{self.first_prompts} and {response} do not fit into rollout.max_context_tokens = {limit:,}: set "
                 f"rollout.max_context_tokens = {self.within_positions(self.num_needed):,}, or lower "
                 "rollout.max_response_tokens"
             )
         if self.positions is not None and min(limit, self.num_needed) > self.positions:
             return (
-                f"{self.told}, and {counted(self.agent.max_turns, 'turn')} may need {self.num_needed:,}, but the model "
-                f"has {self.positions:,} positions: set rollout.max_context_tokens = {self.positions:,} at most, or "
-                "agent.context = 'window', where a turn sees only the last ones"
+                f"{self.first_prompts}, and {counted(self.agent.max_turns, 'turn')} may need {self.num_needed:,}, but "
+                f"the model has {self.positions:,} positions: set rollout.max_context_tokens = {self.positions:,} at "
+                "most, or agent.context = 'window', where a turn sees only the last ones"
             )
         return None
 
@@ -134,12 +134,12 @@ def context_fits(config: StarPOConfig, *, should_download: bool = False) -> list
         StarPOError: If policy, tokenizer, template or prompt cannot be used.
         Exception: Whatever an environment raises.
     """
-    found = tokenizer_and_positions(config, should_download=should_download)
-    if found is None:
+    loaded = tokenizer_and_positions(config, should_download=should_download)
+    if loaded is None:
         return []
     from starpo.ragen.agents.prompting.context import ContextBuilder
 
-    tokenizer, positions = found
+    tokenizer, positions = loaded
     contexts = ContextBuilder(tokenizer, config.agent, config.rollout.max_response_tokens)
     places = {"environment": config.environment}
     places |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
@@ -165,9 +165,9 @@ def template_lines(config: StarPOConfig) -> list[str]:
     """
     from starpo.ragen.agents.prompting.template import derive_pieces
 
-    found = tokenizer_and_positions(config)
-    assert found is not None, "the model is on this machine"
-    pieces = derive_pieces(found[0], config.agent)
+    loaded = tokenizer_and_positions(config)
+    assert loaded is not None, "the model is on this machine"
+    pieces = derive_pieces(loaded[0], config.agent)
     ends = ", ".join(f"{end.text} ({end.source})" for end in pieces.ends)
     lines = [f"a response ends with {ends}"]
     if pieces.inserted_system_prompt:

@@ -36,10 +36,10 @@ def check_ready(config: StarPOConfig, name: str, *, should_download: bool = Fals
     Raises:
         ConfigError: If something is missing; the message lists all of it.
     """
-    found = obstacles(config, should_download=should_download)
-    if found:
-        several = f"{len(found)} things stand in the way:" if len(found) > 1 else ""
-        raise ConfigError("\n  ".join([f"{name}: {several or found[0]}", *(found if several else ())]))
+    problems = obstacles(config, should_download=should_download)
+    if problems:
+        several = f"{len(problems)} things stand in the way:" if len(problems) > 1 else ""
+        raise ConfigError("\n  ".join([f"{name}: {several or problems[0]}", *(problems if several else ())]))
 
 
 def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[str]:
@@ -52,21 +52,26 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
     else is wrong, room for prompts and responses in the context.
     """
     policy = config.policy
-    found = _of_names(config) + _of_servers(config) + _of_adapters(config) + _of_weights(config)
+    problems = (
+        _ambiguous_names(config)
+        + _missing_server_packages(config)
+        + _missing_adapter_packages(config)
+        + _unknown_weights(config)
+    )
     if isinstance(policy, PretrainedPolicy):
-        found += _of_model(config, should_download)
+        problems += _model_faults(config, should_download)
     player = policy if isinstance(policy, TinyPolicy) else policy.fine_tuning
     if player is not None and not (isinstance(player, FineTuning) and player.runs):
-        found += _of_demonstrator(config, player)
-    found += _of_prompt(config) + _of_rewards(config)
+        problems += _demonstrator_faults(config, player)
+    problems += _prompt_faults(config) + _reward_faults(config)
     panels = {"environment": config.environment}
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
     for place, settings in panels.items():
-        found += _of_environment(place, settings, config)
-    return found or _of_contexts(config, should_download)
+        problems += _environment_faults(place, settings, config)
+    return problems or _context_faults(config, should_download)
 
 
-def _of_names(config: StarPOConfig) -> list[str]:
+def _ambiguous_names(config: StarPOConfig) -> list[str]:
     """List built-in names that an installed package also declares."""
     used = [(PROMPTS, config.agent.prompt)]
     for phase in config.phases:
@@ -78,7 +83,7 @@ def _of_names(config: StarPOConfig) -> list[str]:
     return list(dict.fromkeys(registry.shadowed[name] for registry, name in used if name in registry.shadowed))
 
 
-def _of_servers(config: StarPOConfig) -> list[str]:
+def _missing_server_packages(config: StarPOConfig) -> list[str]:
     used = {name for phase in config.phases for name in phase.reward.components}
     asking = sorted(name for name in used if "server" in needs(REWARDS, name))
     if not asking or find_spec("openai") is not None:
@@ -86,7 +91,7 @@ def _of_servers(config: StarPOConfig) -> list[str]:
     return [f"reward component '{asking[0]}' asks a server and needs the package openai: pip install 'starpo[openai]'"]
 
 
-def _of_adapters(config: StarPOConfig) -> list[str]:
+def _missing_adapter_packages(config: StarPOConfig) -> list[str]:
     users = {"update.lora": any(phase.update.lora for phase in config.phases)}
     if isinstance(config.policy, PretrainedPolicy) and config.policy.fine_tuning is not None:
         users["policy.fine_tuning.lora"] = config.policy.fine_tuning.lora is not None
@@ -96,7 +101,7 @@ def _of_adapters(config: StarPOConfig) -> list[str]:
     return [f"{used[0]} needs the package peft: pip install 'starpo[lora]'"]
 
 
-def _of_weights(config: StarPOConfig) -> list[str]:
+def _unknown_weights(config: StarPOConfig) -> list[str]:
     """List statement weights of things that do not exist, or that leave a part without any weight."""
     weights = {
         f"reward.options.{name}.weights": [thing for thing, weight in options.weights.items() if weight]
@@ -111,7 +116,7 @@ def _of_weights(config: StarPOConfig) -> list[str]:
         try:
             observation, _ = make(part).reset(seed=0)
         except FOREIGN:
-            return []  # reported by `_of_environment`
+            return []  # reported by `_environment_faults`
         things[part.type] = list(resolve(SCENES[part.type])(observation, (), {}).things)
     return [
         f"{place} weighs {', '.join(weighed)}; expected things of {kind}, which are {', '.join(known)}"
@@ -121,19 +126,19 @@ def _of_weights(config: StarPOConfig) -> list[str]:
     ]
 
 
-def _of_prompt(config: StarPOConfig) -> list[str]:
+def _prompt_faults(config: StarPOConfig) -> list[str]:
     """Return the first fault of the prompt in any environment that the run plays, whose grammars may differ."""
     parts = [part for settings in config.panels.values() for part in settings.tagged().values()]
-    return next((found for part in parts if (found := _of_prompt_in(part, config.agent))), [])
+    return next((faults for part in parts if (faults := _prompt_faults_in(part, config.agent))), [])
 
 
-def _of_prompt_in(settings: EnvironmentSettings, agent: AgentConfig) -> list[str]:
+def _prompt_faults_in(settings: EnvironmentSettings, agent: AgentConfig) -> list[str]:
     try:
         world = make(settings)
         observation, _ = world.reset(seed=0)
         rules, grammar = world.rules(), world.grammar
     except FOREIGN:
-        return []  # reported by `_of_environment`
+        return []  # reported by `_environment_faults`
     try:
         prompt = prompt_of(agent)
         prompt.introduction(rules, grammar, agent)
@@ -150,27 +155,27 @@ def _of_prompt_in(settings: EnvironmentSettings, agent: AgentConfig) -> list[str
     return []
 
 
-def _of_rewards(config: StarPOConfig) -> list[str]:
+def _reward_faults(config: StarPOConfig) -> list[str]:
     """List the reward components that fail on a few turns of random play; one that needs the store is not called."""
     from starpo.ragen.agents.rollout.trial import trial_turns
     from starpo.ragen.learning.reward.compute import component_values
 
-    found = []
+    faults = []
     for phase in config.phases:
         try:
             turns = trial_turns(phase.environment, phase.agent)
         except FOREIGN:
-            return []  # reported by `_of_environment`
+            return []  # reported by `_environment_faults`
         for name in phase.reward.components:
             try:
                 if "store" not in needs(REWARDS, name):
                     component_values(name, turns, phase.reward)
             except StarPOError as error:
-                found.append(f"{error} (on a few turns of random play)")
-    return list(dict.fromkeys(found))
+                faults.append(f"{error} (on a few turns of random play)")
+    return list(dict.fromkeys(faults))
 
 
-def _of_demonstrator(config: StarPOConfig, player: TinyPolicy | FineTuning) -> list[str]:
+def _demonstrator_faults(config: StarPOConfig, player: TinyPolicy | FineTuning) -> list[str]:
     try:
         target = demonstrator(player, config.environment)
         decide = resolve(target)
@@ -181,7 +186,7 @@ def _of_demonstrator(config: StarPOConfig, player: TinyPolicy | FineTuning) -> l
             world = make(part)
             world.reset(seed=0)
         except FOREIGN:
-            return []  # reported by `_of_environment`
+            return []  # reported by `_environment_faults`
         try:
             actions = decide(world, player.demonstration_skill, python_random("readiness")).actions
         except FOREIGN as error:  # a third-party demonstrator may raise anything
@@ -189,23 +194,23 @@ def _of_demonstrator(config: StarPOConfig, player: TinyPolicy | FineTuning) -> l
             return [f"demonstrator {target} failed at an initial state: {describe_fault(error, module)}"]
         strange = [action for action in actions if world.grammar.read(action) != action]
         if strange:
-            return [f"demonstrator {target} chose {strange[0]!r}. {world.grammar.told()}"]
+            return [f"demonstrator {target} chose {strange[0]!r}. {world.grammar.describe()}"]
     return []
 
 
-def _of_model(config: StarPOConfig, should_download: bool) -> list[str]:
+def _model_faults(config: StarPOConfig, should_download: bool) -> list[str]:
     try:
-        found = tokenizer_and_positions(config, should_download=should_download)
-        if found is not None:
+        loaded = tokenizer_and_positions(config, should_download=should_download)
+        if loaded is not None:
             from starpo.ragen.agents.prompting.template import derive_pieces
 
-            derive_pieces(found[0], config.agent)
+            derive_pieces(loaded[0], config.agent)
     except StarPOError as error:
         return [str(error)]
     return []
 
 
-def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOConfig) -> list[str]:
+def _environment_faults(place: str, settings: EnvironmentSettings, config: StarPOConfig) -> list[str]:
     evaluation, agent = config.evaluation, config.agent
     try:
         for tag, part in settings.tagged().items():  # before the panel: what is raised here is this part's
@@ -224,20 +229,20 @@ def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOCon
     except FOREIGN as error:  # a third-party environment may raise anything
         module = ENVIRONMENTS[part.type].partition(":")[0]
         return [f"{place}: {tag}: '{part.type}' cannot be started: {describe_fault(error, module)}"]
-    own = ENVIRONMENTS.keys() - ENVIRONMENTS.packages.keys() - SUITES.keys()  # covered by our tests
-    foreign = [part for part in settings.tagged().values() if part.type not in own]
+    built_in = ENVIRONMENTS.keys() - ENVIRONMENTS.packages.keys() - SUITES.keys()  # covered by our tests
+    foreign = [part for part in settings.tagged().values() if part.type not in built_in]
     if not foreign:
         return []
     from starpo.ragen.envs.check import check
 
     return [
-        f"{place}: '{part.type}' breaks its contract: {found}"
+        f"{place}: '{part.type}' breaks its contract: {breach}"
         for part in foreign
-        for found in check(part, should_start_process=False)
+        for breach in check(part, should_start_process=False)
     ]
 
 
-def _of_contexts(config: StarPOConfig, should_download: bool) -> list[str]:
+def _context_faults(config: StarPOConfig, should_download: bool) -> list[str]:
     try:
         fits = context_fits(config, should_download=should_download)
     except StarPOError as error:

@@ -72,18 +72,18 @@ class Trial:
             config: Settings of the run.
             is_start: Whether the first policy of the run played; otherwise its fine-tuning is still to come.
         """
-        found = []
+        advice = []
         rollout = config.rollout
         if self.at_limit > _MANY_CUT and is_start:  # fine-tuning teaches the length too
-            found.append(
+            advice.append(
                 f"{self.at_limit:.0%} of the responses are cut at their limit, and count as malformed: raise it (--set "
                 f"rollout.max_response_tokens={2 * rollout.max_response_tokens}), ask for shorter ones in the prompt, "
                 "or fine-tune"
             )
         if self.well_formed < _FEW_WELL_FORMED:
-            found.append(self._of_the_form(config, is_start))
+            advice.append(self._of_the_form(config, is_start))
         elif self.num_differing < _FEW_DIFFERING * self.num_groups:
-            found.append(
+            advice.append(
                 "all members of most groups fare alike, and such a group teaches nothing: "
                 + (
                     "this environment is solved, so take a harder one"
@@ -94,23 +94,23 @@ class Trial:
                     f"{rollout.group_size}), take easier initial states, or fine-tune"
                 )
             )
-        return found
+        return advice
 
     def _of_the_form(self, config: StarPOConfig, is_start: bool) -> str:
-        told = f"only {self.well_formed:.0%} of the responses are well-formed"
+        rate = f"only {self.well_formed:.0%} of the responses are well-formed"
         if not is_start:
-            return f"{told}; the fine-tuning is still to come, and teaches the form"
+            return f"{rate}; the fine-tuning is still to come, and teaches the form"
         if config.policy.type == "pretrained" and config.policy.fine_tuning is not None:
-            return f"{told} after fine-tuning: raise policy.fine_tuning.steps and demonstration_turns"
+            return f"{rate} after fine-tuning: raise policy.fine_tuning.steps and demonstration_turns"
         if environment_type(config.environment.type).plays:
             return (
-                f"{told}: have the program say more plainly how to answer and call tools, lower rollout.temperature "
+                f"{rate}: have the program say more plainly how to answer and call tools, lower rollout.temperature "
                 f"(now {config.rollout.temperature:g}), or take a larger model (docs/programs.md)"
             )
         if environment_type(config.environment.type).demonstrator:
-            return f"{told}: fine-tune first, with a table [policy.fine_tuning] (docs/models.md)"
+            return f"{rate}: fine-tune first, with a table [policy.fine_tuning] (docs/models.md)"
         return (
-            f"{told}, and '{config.environment.type}' has no demonstrator for a fine-tuning: state the form more "
+            f"{rate}, and '{config.environment.type}' has no demonstrator for a fine-tuning: state the form more "
             f"plainly (docs/prompts.md), lower rollout.temperature (now {config.rollout.temperature:g}), or take a "
             "larger model"
         )
@@ -136,9 +136,9 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
 
     members = min(config.rollout.group_size, _MEMBERS, max(1, num_episodes // 2))  # at least two initial states
     num_groups = math.ceil(num_episodes / members)
-    dealt = config.environment.dealt(num_groups)
+    tags = config.environment.assign_parts(num_groups)
     groups = [
-        (f"g{n:04d}", fresh_env_seed(config.environment, config.seed, "trial", n, excluded=frozenset(), tag=dealt[n]))
+        (f"g{n:04d}", fresh_env_seed(config.environment, config.seed, "trial", n, excluded=frozenset(), tag=tags[n]))
         for n in range(num_groups)
     ]
     job = RolloutJob(

@@ -126,7 +126,7 @@ def _play(
     turns, usage = take_usage(play_shards(player, job, shards, on_shard))
     # Looked up after playing: by then, the run's latest artifacts are in its store.
     trained = training_states(Store(lineage), checkpoint)
-    episodes = fold_episodes(turns, cell, evaluation.temperature, trained.seen(panel))
+    episodes = fold_episodes(turns, cell, evaluation.temperature, trained.seen_states(panel))
     facts = trained.facts(panel) | {f"engine_{name}": value for name, value in usage.items()}
     values = summarise(episodes) | {f"evaluation/{cell}/{name}": value for name, value in facts.items()}
     # with a deadline, wall-clock time decides what is played

@@ -117,9 +117,9 @@ def _play(
     settings = config.rollout
     excluded = excluded_states(held_out(config))
     path = config.seed, "environment", iteration
-    dealt = config.environment.dealt((attempt + 1) * settings.num_groups)
+    tags = config.environment.assign_parts((attempt + 1) * settings.num_groups)
     groups = [
-        (f"g{group:04d}", fresh_env_seed(config.environment, *path, group, excluded=excluded, tag=dealt[group]))
+        (f"g{group:04d}", fresh_env_seed(config.environment, *path, group, excluded=excluded, tag=tags[group]))
         for group in range(attempt * settings.num_groups, (attempt + 1) * settings.num_groups)
     ]
     checkpoint = work.inputs["checkpoint"]

@@ -40,7 +40,7 @@ preset("sokoban", {"environment.height": 8})
 
 
 @pytest.mark.ci
-def test_the_default_flow_loads_no_other_room() -> None:
+def test_default_flow_loads_no_optional_part() -> None:
     lines = loaded(["-c", CODE])
     assert "starpo.ragen.envs.sokoban.environment" in lines
     shared = {f"starpo.ragen.envs.{name}" for name in SHARED}

@@ -10,7 +10,7 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md"), *RO
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_links_and_tests_that_a_page_names_exist(page: Path) -> None:
+def test_page_links_and_tests_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = [page.parent / link for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text)]
     named = [ROOT / path for path in re.findall(r"\btests/[\w/]+\.py", text)]

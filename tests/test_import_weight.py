@@ -81,7 +81,7 @@ REST = {*HEAVY, "prefect", "duckdb", "matplotlib", "starpo.ragen.envs"}
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",  # a set has another order in every process
 )
-def test_a_command_loads_what_it_uses(
+def test_command_loads_only_used_modules(
     store: Store, make_run: MakeRun, tmp_path: Path, command: list[str], unused: set[str]
 ) -> None:
     make_run(store, "mine")

@@ -9,7 +9,7 @@ import pytest
 import starpo
 
 
-def test_a_checkout_without_symbolic_links_says_so(tmp_path: Path) -> None:
+def test_checkout_without_links_says_so(tmp_path: Path) -> None:
     package = tmp_path / "starpo"
     package.mkdir()
     (package / "__init__.py").write_text(Path(starpo.__file__).read_text())
@@ -22,10 +22,10 @@ def test_a_checkout_without_symbolic_links_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("program", "shows_place"), [("C:/bin/ragen.exe", False), ("script.py", True)])
-def test_a_system_without_locks_and_limits_is_pointed_to_wsl(program: str, shows_place: bool) -> None:
+def test_system_without_locks_pointed_to_wsl(program: str, shows_place: bool) -> None:
     """As Windows, which has neither module; the command prints the sentence alone."""
     code = f"import sys; sys.modules['fcntl'] = None; sys.argv = [{program!r}]; import starpo"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.returncode == 1
-    assert "install and start it in WSL" in found.stderr
-    assert ("Traceback" in found.stderr) == shows_place
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.returncode == 1
+    assert "install and start it in WSL" in process.stderr
+    assert ("Traceback" in process.stderr) == shows_place

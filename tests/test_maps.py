@@ -14,7 +14,7 @@ ENTRY = re.compile(r"\s*((?:\w+/?, )*\w+/?) {2,}\S")
 def names_in(package: Path) -> tuple[str, list[str]]:
     """Return the docstring of a package, and the first words of its entries."""
     text = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
-    entries = [found[1] for line in text.splitlines() if (found := ENTRY.match(line))]
+    entries = [match[1] for line in text.splitlines() if (match := ENTRY.match(line))]
     return text, [name.rstrip("/") for entry in entries for name in entry.split(", ")]
 
 
@@ -27,7 +27,7 @@ MAPS = [
 
 
 @pytest.mark.parametrize("package", MAPS, ids=str)
-def test_map_names_every_module_and_no_other(package: Path) -> None:
+def test_map_names_exactly_its_modules(package: Path) -> None:
     text, entries = names_in(ROOT / package)
     there = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__", "__main__"}
     there |= {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}

@@ -110,7 +110,7 @@ def _plan(model: str, environment: str, variant: Variant, chosen: dict[str, Any]
     machine = this_machine()
     has_gpu = not machine.is_cpu
     has_demonstrator = bool(environment_type(variant.type).demonstrator)
-    told: dict[str, Any] = {
+    variables: dict[str, Any] = {
         "skill": 0.35,
         **chosen,
         "model": model,
@@ -128,25 +128,25 @@ def _plan(model: str, environment: str, variant: Variant, chosen: dict[str, Any]
         () if has_demonstrator else (f"'{variant.type}' has no demonstrator, so there is no fine-tuning",)
     )
 
-    draft = _load(_render(told))
-    told |= _response(draft) if has_demonstrator else {
+    draft = _load(_render(variables))
+    variables |= _response(draft) if has_demonstrator else {
         "response_from": "there is nobody to measure; --play says how many responses reach it"
     }  # fmt: skip
-    told |= _context(_load(_render(told)))
+    variables |= _context(_load(_render(variables)))
     size = known_size(draft)
-    told |= _of_the_size(size, is_lora=False)
+    variables |= _of_the_size(size, is_lora=False)
     if has_demonstrator:
         rate = "2e-4" if size is None or size < 300_000_000 else "5e-5"
         steps, batch_size = (60, 32) if has_gpu else (24, 16)
-        told["tuning"] = {"steps": steps, "batch_size": batch_size, "learning_rate": rate}
-    if size is not None and (lack := _lack_of_memory(_load(_render(told)))):
-        told |= {"has_lora": True, "memory": f"adapters, as with all weights {lack}"}
-        told |= _of_the_size(size, is_lora=True)
-        if lack := _lack_of_memory(_load(_render(told))):
+        variables["tuning"] = {"steps": steps, "batch_size": batch_size, "learning_rate": rate}
+    if size is not None and (lack := _lack_of_memory(_load(_render(variables)))):
+        variables |= {"has_lora": True, "memory": f"adapters, as with all weights {lack}"}
+        variables |= _of_the_size(size, is_lora=True)
+        if lack := _lack_of_memory(_load(_render(variables))):
             notes += (f"even with LoRA {lack}: `starpo plan {file}` says of what",)
     if size is None:
         notes += ("the model's size is not known here, so its memory was not checked: see `starpo plan`",)
-    return Experiment(_render(told), notes)
+    return Experiment(_render(variables), notes)
 
 
 def _variant(name: str) -> Variant:
@@ -167,9 +167,10 @@ def _settings(variant: Variant) -> dict[str, str]:
     return {name: _toml(value) for name, value in {"type": variant.type, **variant.changed}.items()}
 
 
-def _render(told: dict[str, Any], template: str = _TEMPLATE) -> str:
+def _render(variables: dict[str, Any], template: str = _TEMPLATE) -> str:
     text = (files("starpo.flows.cli") / "templates" / template).read_text(encoding="utf-8")
-    return Templates(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True).from_string(text).render(told)
+    template_environment = Templates(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    return template_environment.from_string(text).render(variables)
 
 
 def _load(text: str) -> StarPOConfig:
@@ -183,10 +184,10 @@ def _response(draft: StarPOConfig) -> dict[str, Any]:
     """Measure demonstrated responses: the limit is one and a half times the longest, in steps of 16."""
     from starpo.ragen.learning.demonstrations import demonstrate_turns
 
-    found = tokenizer_and_positions(draft, should_download=True)
-    assert found is not None
+    loaded = tokenizer_and_positions(draft, should_download=True)
+    assert loaded is not None
     played = demonstrate_turns(
-        FineTuning(demonstration_skill=0.35), draft.environment, draft.agent, _LONGEST, frozenset(), found[0],
+        FineTuning(demonstration_skill=0.35), draft.environment, draft.agent, _LONGEST, frozenset(), loaded[0],
         _NUM_DEMONSTRATED,
     )  # fmt: skip
     longest = max(map(len, played.responses))
@@ -205,7 +206,7 @@ def _context(draft: StarPOConfig) -> dict[str, Any]:
     fit = _fit(draft)
     positions, whole = fit.positions, fit.num_needed
     has_window = positions is not None and whole > positions
-    told = {"has_window": has_window, "whole": whole, "positions": positions}
+    window = {"has_window": has_window, "whole": whole, "positions": positions}
     if has_window:
         agent = draft.agent.model_copy(update={"context": "window"})
         fit = _fit(draft.model_copy(update={"agent": agent}))
@@ -216,7 +217,7 @@ def _context(draft: StarPOConfig) -> dict[str, Any]:
         f", {num_turns - 1} of {fit.lengths.later} for a later turn" if num_turns > 1 else ""
     )
     context = _up(fit.num_needed, 64)
-    return told | {
+    return window | {
         "context": context if positions is None else min(context, positions),
         "context_from": f"the longest of {NUM_STATES} first prompts has {fit.lengths.longest} tokens; {each}",
     }
@@ -238,11 +239,11 @@ def _of_the_size(size: int | None, *, is_lora: bool) -> dict[str, Any]:
 def _lack_of_memory(config: StarPOConfig) -> str:
     machine = this_machine()
     try:
-        found = estimate(config, architecture_of(config), machine)
+        needs = estimate(config, architecture_of(config), machine)
     except PolicyError:
         return ""
-    lacks = misfits(found, host_memory())
-    needed = f"it would need about {found.memory.peak_bytes / GIB:.1f} GiB"
+    lacks = misfits(needs, host_memory())
+    needed = f"it would need about {needs.memory.peak_bytes / GIB:.1f} GiB"
     return f"{needed} of {machine.memory_bytes / GIB:.1f}" if lacks else ""
 
 

@@ -37,14 +37,14 @@ class Lab:
     Attributes:
         run: The run's name.
         iteration: The iteration of the update.
-        found: Comparison of the objectives.
+        comparison: Comparison of the objectives.
         left_out: Objective -> why it could not be measured.
         kept: Objective -> its settings that differ from those of the stored data, as `path = value`.
     """
 
     run: str
     iteration: int
-    found: Compared
+    comparison: Compared
     left_out: dict[str, str]
     kept: dict[str, list[str]]
 
@@ -82,11 +82,11 @@ def compare_objectives(
     if not settings:
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ConfigError(f"no objective can be measured: {why}")
-    configs = {name: own.update for name, own in settings.items()}
+    configs = {name: changed.update for name, changed in settings.items()}
     data = recorded_data(recorded[iteration])
     work = objectives(now, configs, iteration, checkpoints[iteration], checkpoints[0], **data)
     values = stored_metrics(store, work.carry_out(store)["metrics"])
-    kept = {name: differing for name, own in settings.items() if (differing := _differing(now, own))}
+    kept = {name: differing for name, changed in settings.items() if (differing := _differing(now, changed))}
     return Lab(run, iteration, compared(values, list(configs)), left_out, kept)
 
 
@@ -94,17 +94,17 @@ def _measurable(
     now: StarPOConfig, named: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any], models: frozenset[str]
 ) -> tuple[dict[str, StarPOConfig], dict[str, str]]:
     """Return the settings of the objectives that the stored data suffice for, and why the others are left out."""
-    found: dict[str, StarPOConfig] = {}
+    measurable: dict[str, StarPOConfig] = {}
     left_out: dict[str, str] = {}
     for name, settings in named.items():
         try:
-            own = apply_overrides(now, {**settings, **overrides}, f"objective '{name}'")
-            _check_measurable(own.update, models, has_greedy=now.rollout.num_greedy > 0)
+            changed = apply_overrides(now, {**settings, **overrides}, f"objective '{name}'")
+            _check_measurable(changed.update, models, has_greedy=now.rollout.num_greedy > 0)
         except ConfigError as error:
             left_out[name] = one_line(error)
         else:
-            found[name] = own
-    return found, left_out
+            measurable[name] = changed
+    return measurable, left_out
 
 
 def _named(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -153,7 +153,7 @@ def _check_measurable(config: UpdateConfig, models: frozenset[str], *, has_greed
         raise ConfigError(f"'{config.advantage}' needs a greedy rollout of each group, and none was played")
 
 
-def _differing(stored: StarPOConfig, own: StarPOConfig) -> list[str]:
+def _differing(stored: StarPOConfig, changed: StarPOConfig) -> list[str]:
     """Return the settings of an objective that differ from those of the stored data."""
-    was, now = (one.model_dump(mode="json", include=set(_STORED)) for one in (stored, own))
+    was, now = (one.model_dump(mode="json", include=set(_STORED)) for one in (stored, changed))
     return [f"{path} = {value}" for path, (_, value) in changed_settings(was, now)]

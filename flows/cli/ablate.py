@@ -20,7 +20,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 from starpo.tasks.loop.plan import RunPlan
-from starpo.tasks.loop.rollback import ended_as
+from starpo.tasks.loop.rollback import final_run
 
 
 def ablate(
@@ -69,8 +69,8 @@ def _looking_at(store: Store, plan: AblationPlan) -> Look:
 
     def look() -> tuple[Mapping[str, str], str]:
         names = store.runs.names()
-        found = {run.name: store.runs.state(ended_as(run.name, names)) for run in plan.runs}
-        states = {name: state for name, state in found.items() if state is not None}
+        ends = {run.name: store.runs.state(final_run(run.name, names)) for run in plan.runs}
+        states = {name: state for name, state in ends.items() if state is not None}
         done = {
             name: state.status
             for name, state in states.items()
@@ -132,12 +132,12 @@ def _print_plan(plan: AblationPlan, store: Store, as_json: bool) -> None:
 
 def _plan_rows(store: Store, plan: AblationPlan, plans: dict[str, RunPlan]) -> list[dict[str, Any]]:
     """Return one row per run: how many of its stages are stored, new, and new but shared with an earlier run."""
-    seen: set[Work] = set()
+    listed: set[Work] = set()
     rows = []
     for run in plan.runs:
         of_run = plans[run.name]
-        first = {stage for stage in of_run.new if stage not in seen}
-        seen |= first
+        first = {stage for stage in of_run.new if stage not in listed}
+        listed |= first
         counts = {"stored": len(of_run.stored), "shared": len(of_run.new) - len(first), "new": len(first)}
         finished = is_finished(store, of_run)
         facts = {"cell": run.cell.label, "seed": run.seed, "run": run.name, "is_finished": finished}

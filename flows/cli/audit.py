@@ -36,7 +36,7 @@ def audit(
     """Audit a run: duplicates, rewards, reasoning ... Exit code 1: what is stored contradicts itself. 2: nothing was
     audited, for example because there is no such run.
     """
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     console = Console()
     with judging():
         chosen, opened = chosen_audits(names or []), open_store(store)
@@ -45,15 +45,15 @@ def audit(
             for name in chosen:
                 with Console(stderr=True).status(f"{name}: {about(name)}"):
                     ((_, finding),) = run_audits(database, [name])
-                found[name] = finding
+                findings[name] = finding
     if as_json:
-        facts = [{"audit": name, **finding_json(finding)} for name, finding in found.items()]
+        facts = [{"audit": name, **finding_json(finding)} for name, finding in findings.items()]
         print_json(facts)
     else:
-        console.print(verdict(found), style="bold")
-        for name, finding in serious_first(found):
+        console.print(verdict(findings), style="bold")
+        for name, finding in serious_first(findings):
             _print_finding(name, finding, console, rows)
-    if any(finding.severity == "fault" for finding in found.values()):
+    if any(finding.severity == "fault" for finding in findings.values()):
         raise typer.Exit(1)
 
 

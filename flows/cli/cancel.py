@@ -45,17 +45,17 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
         CancelError: If it is running and cannot be stopped from here; the message says what to do.
     """
     try:
-        found, silence = [flow_run for flow_run in unfinished(run) if _writes_to(store, flow_run.parameters)], ""
+        flow_runs, silence = [flow_run for flow_run in unfinished(run) if _writes_to(store, flow_run.parameters)], ""
     except ServerError as error:
-        found, silence = [], str(error)
+        flow_runs, silence = [], str(error)
     is_known = store.runs.find(run) is not None
-    asked = [FlowRun(flow_run.id) for flow_run in found if flow_run.deployment_id is not None]
-    if asked:
-        _cancel(store, run, asked, console, is_known=is_known)
+    stoppable = [FlowRun(flow_run.id) for flow_run in flow_runs if flow_run.deployment_id is not None]
+    if stoppable:
+        _cancel(store, run, stoppable, console, is_known=is_known)
     elif not is_known:
         _refuse_unknown(store, run, silence)
     elif store.runs.is_running(run):
-        why = "as part of another flow run, such as an ablation: cancel that" if found else "outside Prefect"
+        why = "as part of another flow run, such as an ablation: cancel that" if flow_runs else "outside Prefect"
         why += f", as far as is known: {silence}" if silence else ""
         raise CancelError(f"run {run} is running, {why}. Its process is {store.runs.process(run)}")
     else:
@@ -71,19 +71,20 @@ def _writes_to(store: Store, parameters: dict[str, Any]) -> bool:
     return address is None or Store(address).address == store.address
 
 
-def _cancel(store: Store, run: str, asked: Sequence[FlowRun], console: Console, *, is_known: bool) -> None:
-    for flow_run in asked:
+def _cancel(store: Store, run: str, flow_runs: Sequence[FlowRun], console: Console, *, is_known: bool) -> None:
+    for flow_run in flow_runs:
         flow_run.cancel()
     deadline = time.monotonic() + _PATIENCE_S
     with console.status(f"cancelling run {run}"):
-        while None in (outcomes := [flow_run.ended() for flow_run in asked]) or (
+        while None in (outcomes := [flow_run.ended() for flow_run in flow_runs]) or (
             is_known and store.runs.is_running(run)
         ):
             if time.monotonic() > deadline:
                 process = store.runs.process(run) if is_known else "not known"
                 raise CancelError(
                     f"run {run} was asked to stop, but has not within {_PATIENCE_S:.0f} s. Its process is {process}. "
-                    f"Is the process that serves the deployments running (`starpo up`)? {asked[0].page} shows the run"
+                    f"Is the process that serves the deployments running (`starpo up`)? {flow_runs[0].page} "
+                    "shows the run"
                 )
             time.sleep(POLL_S)
     if all(outcome is not None and outcome.status == "completed" for outcome in outcomes):

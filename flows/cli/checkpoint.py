@@ -48,9 +48,9 @@ def checkpoint(
 
 def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
     """Print all checkpoints of a run: which are kept, and whether the others can be derived."""
-    found = survey(store, run)
+    checkpoints = survey(store, run)
     if as_json:
-        print_json([{**vars(checkpoint), "is_available": checkpoint.obstacle is None} for checkpoint in found])
+        print_json([{**vars(checkpoint), "is_available": checkpoint.obstacle is None} for checkpoint in checkpoints])
         return
     rows = [
         {
@@ -60,7 +60,7 @@ def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
             "key": checkpoint.key[:_DIGITS],
             "digest": "unknown" if checkpoint.digest is None else checkpoint.digest[:_DIGITS],
         }
-        for checkpoint in found
+        for checkpoint in checkpoints
     ]
     names = ("iteration", "state", "MB", "key", "digest")
     print_table(Console(), rows, title=f"checkpoints of {run}, by iterations before them", names=names, numbers=("MB",))

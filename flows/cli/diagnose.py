@@ -44,46 +44,46 @@ def diagnose(
     check_output(output, ".svg")
     opened = open_store(store)
     with progress_bar("probing", COUNTED) as show:
-        found = diagnose_run(opened, run, every, with_gradients, show)
+        diagnosis = diagnose_run(opened, run, every, with_gradients, show)
     if as_json:
-        print_json(_facts(found))
+        print_json(_facts(diagnosis))
     else:
-        _print(Console(), found)
+        _print(Console(), diagnosis)
     if output is not None:
-        if not found.points:
+        if not diagnosis.points:
             raise ConfigError(f"{output} is not drawn: run '{run}' has no probe that found reasoning under two prompts")
-        written = write_page(output, draw_plane(run, found.points))
+        written = write_page(output, draw_plane(run, diagnosis.points))
         say(Console(stderr=True), f"drawn: {written}")
-    if found.num_failed:
+    if diagnosis.num_failed:
         raise typer.Exit(1)
 
 
-def _print(console: Console, found: Diagnosis) -> None:
-    say(console, f"{found.run}: {found.verdict.words}")
-    if found.verdict.signals:
-        print_table(console, [_signal_row(signal) for signal in found.verdict.signals])
-    if (fell := fall(found.series.get(SUCCESS, {}))) is not None:
+def _print(console: Console, diagnosis: Diagnosis) -> None:
+    say(console, f"{diagnosis.run}: {diagnosis.verdict.words}")
+    if diagnosis.verdict.signals:
+        print_table(console, [_signal_row(signal) for signal in diagnosis.verdict.signals])
+    if (fell := fall(diagnosis.series.get(SUCCESS, {}))) is not None:
         say(console, f"training success had halved for good at iteration {fell}, in hindsight")
-    if found.points:
-        print_table(console, [_point_row(point) for point in found.points], title="reasoning of first turns")
+    if diagnosis.points:
+        print_table(console, [_point_row(point) for point in diagnosis.points], title="reasoning of first turns")
         say(
             console,
             "H(Z|X): variety of the reasoning under one prompt; I(X;Z): its dependence on the prompt (nats per token); "
             "standard errors: of I(X;Z), above chance from 2; retrieval above chance: share of reasonings likeliest "
             "under their own prompt; regime: relative to the first probe",
         )
-        say(console, f"the last probe, {found.points[-1].words}")
+        say(console, f"the last probe, {diagnosis.points[-1].words}")
     else:
         say(console, "reasoning: no probe found reasoning under two different prompts")
-    for iteration, buckets in measured(found.series).items():
+    for iteration, buckets in measured(diagnosis.series).items():
         rows = _gradient_rows(buckets)
         print_table(console, rows, title=f"gradients at iteration {iteration}, by the groups' reward std")
         say(console, "norm: of the mean gradient of the bucket's groups; snr: its square over one group's variance")
         if any(row[name] == "" for row in rows for name in row if name.endswith(" snr")):
             say(console, "a blank signal-to-noise ratio (snr): it takes two groups whose gradients differ")
-    if found.num_computed:
-        say(console, f"computed and stored for this: {counted(found.num_computed, 'stage')}")
-    for reason, number in found.not_computed.items():
+    if diagnosis.num_computed:
+        say(console, f"computed and stored for this: {counted(diagnosis.num_computed, 'stage')}")
+    for reason, number in diagnosis.not_computed.items():
         say(console, f"not computed ({number}): {reason}")
 
 
@@ -104,9 +104,9 @@ def _point_row(point: Point) -> dict[str, Any]:
 
 
 def _gradient_rows(buckets: Mapping[int, Mapping[str, float]]) -> list[dict[str, Any]]:
-    found = dict.fromkeys(name for bucket in buckets.values() for name in bucket)
-    ratios = {name: name.removesuffix("_norm") + "_snr" for name in found if name.endswith("_norm")}
-    columns = dict.fromkeys(each for name in found for each in (name, ratios.get(name, name)))
+    names = dict.fromkeys(name for bucket in buckets.values() for name in bucket)
+    ratios = {name: name.removesuffix("_norm") + "_snr" for name in names if name.endswith("_norm")}
+    columns = dict.fromkeys(each for name in names for each in (name, ratios.get(name, name)))
     return [
         {"bucket": number, **{name.replace("_", " "): _short(bucket.get(name)) for name in columns}}
         for number, bucket in buckets.items()
@@ -117,17 +117,17 @@ def _short(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}"
 
 
-def _facts(found: Diagnosis) -> dict[str, Any]:
-    reasoning = {name: series for name, series in found.series.items() if name.startswith("reasoning/")}
+def _facts(diagnosis: Diagnosis) -> dict[str, Any]:
+    reasoning = {name: series for name, series in diagnosis.series.items() if name.startswith("reasoning/")}
     return {
-        "run": found.run,
-        "status": found.verdict.status,
-        "signals": [asdict(signal) for signal in found.verdict.signals],
-        "halved_at": fall(found.series.get(SUCCESS, {})),
-        "probes": [asdict(point) for point in found.points],
+        "run": diagnosis.run,
+        "status": diagnosis.verdict.status,
+        "signals": [asdict(signal) for signal in diagnosis.verdict.signals],
+        "halved_at": fall(diagnosis.series.get(SUCCESS, {})),
+        "probes": [asdict(point) for point in diagnosis.points],
         "reasoning": reasoning,
-        "gradients": measured(found.series),
-        "num_computed": found.num_computed,
-        "num_failed": found.num_failed,
-        "not_computed": found.not_computed,
+        "gradients": measured(diagnosis.series),
+        "num_computed": diagnosis.num_computed,
+        "num_failed": diagnosis.num_failed,
+        "not_computed": diagnosis.not_computed,
     }

@@ -66,22 +66,22 @@ def eval_sweep(
         "environments": environments, "temperatures": temperatures, "seeds": seeds,
         "num_prompts": prompts, "samples_per_prompt": samples,
     }  # fmt: skip
-    asked = asked_sweep(name, {key: value for key, value in given.items() if value is not None})
-    plan = plan_sweep(opened, asked)
+    sweep = asked_sweep(name, {key: value for key, value in given.items() if value is not None})
+    plan = plan_sweep(opened, sweep)
     if dry_run:
         _print_plan(plan, opened, as_json)
         return
     parameters = {
-        "sweep": asked.model_dump(mode="json", exclude_defaults=True),
+        "sweep": sweep.model_dump(mode="json", exclude_defaults=True),
         "store": store,
         "concurrency": concurrency if concurrency > 1 else None,
     }
 
     def look() -> tuple[Mapping[str, str], str]:
         stored = {planned.label for planned in plan.cells if planned.is_stored}
-        return dict.fromkeys([*stored, *studies.measured(asked.name)], "is measured"), f"sweep {asked.name}"
+        return dict.fromkeys([*stored, *studies.measured(sweep.name)], "is measured"), f"sweep {sweep.name}"
 
-    run_study(studies, plan, asked, "eval-sweep/custom", parameters, look, as_json)
+    run_study(studies, plan, sweep, "eval-sweep/custom", parameters, look, as_json)
 
 
 def asked_sweep(name: str | None, given: Mapping[str, Any]) -> Sweep:

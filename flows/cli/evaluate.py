@@ -23,15 +23,15 @@ def evaluate(
     """Evaluate a checkpoint, or the model of a server (--set rollout.engine=openai, see docs/vllm.md)."""
     console = Console(stderr=True)
     with console.status("reading the run") as status:
-        found = evaluate_checkpoint(
+        evaluation = evaluate_checkpoint(
             open_store(store), run, iteration, parse_overrides(set_), lambda text: status.update(plain(text))
         )
-    values, config = found.metrics, found.config
+    values, config = evaluation.metrics, evaluation.config
     if as_json:
-        print_json({"run": run, "checkpoint": found.number, "metrics": values})
+        print_json({"run": run, "checkpoint": evaluation.number, "metrics": values})
     else:
         rows = [{"metric": name, "value": f"{value:g}"} for name, value in values.items()]
-        title = f"{run}, checkpoint {found.number}, engine {config.rollout.engine}"
+        title = f"{run}, checkpoint {evaluation.number}, engine {config.rollout.engine}"
         print_table(Console(), rows, title=title, numbers=("value",))
         for cell in config.panels:
             for line in _remarks(cell, values):
@@ -41,12 +41,12 @@ def evaluate(
 def _remarks(cell: str, values: Mapping[str, float]) -> Iterator[str]:
     """Yield remarks about panel prompts that training started from, or may have started from."""
     of = {name: values.get(f"evaluation/{cell}/{name}") for name in ("num_seen_prompts", "success", "seen/success")}
-    seen = of["num_seen_prompts"]
-    if seen:
+    num_seen = of["num_seen_prompts"]
+    if num_seen:
         on = [f"{value:.3f}" if value is not None else "not measured" for value in (of["success"], of["seen/success"])]
         yield (
-            f"{cell}: this checkpoint's training started from {seen:.0f} of the panel's prompts; success is {on[0]} on "
-            f"the others, {on[1]} on those"
+            f"{cell}: this checkpoint's training started from {num_seen:.0f} of the panel's prompts; success is "
+            f"{on[0]} on the others, {on[1]} on those"
         )
     unknown = values.get(f"evaluation/{cell}/num_unknown_origins")
     if unknown:

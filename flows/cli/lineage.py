@@ -23,39 +23,39 @@ def lineage(
     """Show what an artifact was made from and what was made from it. Exit code 1 if part of the chain is gone."""
     opened, errors = open_store(store), Console(stderr=True)
     with errors.status("reading manifests") as status:
-        found = trace(opened, artifact, lambda done, total: status.update(f"reading manifests: {done} of {total}"))
+        whole = trace(opened, artifact, lambda done, total: status.update(f"reading manifests: {done} of {total}"))
     if as_json:
-        print_json(lineage_json(near(found, depth)))
+        print_json(lineage_json(near(whole, depth)))
     else:
-        Console().print(draw_lineage(found, depth))
-    for key in found.missing:
+        Console().print(draw_lineage(whole, depth))
+    for key in whole.missing:
         errors.print("missing:", style="red", end=" ")
         errors.print(f"{key} is named as an input, but is not in {opened.url}")
-    for fault in found.unreadable:
+    for fault in whole.unreadable:
         errors.print("unreadable elsewhere:", style="yellow", end=" ")
         errors.print(fault)
-    if found.missing:
+    if whole.missing:
         raise typer.Exit(1)
 
 
-def draw_lineage(found: Lineage, depth: int) -> Tree:
+def draw_lineage(whole: Lineage, depth: int) -> Tree:
     """Draw two branches, ancestors and descendants of the work; every work is expanded once.
 
     Args:
-        found: The complete lineage.
+        whole: The complete lineage.
         depth: Number of steps to draw; works further away are only counted. 0 for all.
     """
-    tree = Tree(_line(found.root))
+    tree = Tree(_line(whole.root))
     inputs: dict[str, list[tuple[str, str]]] = {}
     readers: dict[str, list[tuple[str, str]]] = {}
-    for source, role, key in found.edges:
+    for source, role, key in whole.edges:
         inputs.setdefault(key, []).append((role, source))
         readers.setdefault(source, []).append((role, key))
     for title, following, sign in (("made from", inputs, -1), ("led to", readers, +1)):
         branch = tree.add(Text(title, style="bold"))
-        reachable = {key: work for key, work in found.works.items() if work.distance * sign > 0}
+        reachable = {key: work for key, work in whole.works.items() if work.distance * sign > 0}
         _grow(
-            branch, found.root.key, {key: following.get(key, []) for key in {found.root.key, *reachable}}, found, depth
+            branch, whole.root.key, {key: following.get(key, []) for key in {whole.root.key, *reachable}}, whole, depth
         )
         if not reachable:
             branch.add(Text("nothing", style="dim"))
@@ -66,10 +66,10 @@ def draw_lineage(found: Lineage, depth: int) -> Tree:
     return tree
 
 
-def lineage_json(found: Lineage) -> dict[str, Any]:
+def lineage_json(graph: Lineage) -> dict[str, Any]:
     """Return the graph as JSON-compatible types, the nearest works first."""
     return {
-        "root": found.root.key,
+        "root": graph.root.key,
         "works": [
             {
                 "key": work.key,
@@ -81,15 +81,15 @@ def lineage_json(found: Lineage) -> dict[str, Any]:
                 "is_missing": work.is_missing,
                 **({"replay_fault": work.replay_fault} if work.replay_fault else {}),
             }
-            for work in found.works.values()
+            for work in graph.works.values()
         ],
-        "edges": [{"input": source, "role": role, "work": key} for source, role, key in found.edges],
-        "missing": list(found.missing),
-        "unreadable": list(found.unreadable),
+        "edges": [{"input": source, "role": role, "work": key} for source, role, key in graph.edges],
+        "missing": list(graph.missing),
+        "unreadable": list(graph.unreadable),
     }
 
 
-def _grow(branch: Tree, root: str, following: dict[str, list[tuple[str, str]]], found: Lineage, depth: int) -> None:
+def _grow(branch: Tree, root: str, following: dict[str, list[tuple[str, str]]], whole: Lineage, depth: int) -> None:
     """Grow the tree breadth-first: a work is expanded where it is nearest to the root, and only named elsewhere."""
     nodes, layer, distance = {root: branch}, [root], 0
     while layer and not (depth and distance == depth):
@@ -97,9 +97,9 @@ def _grow(branch: Tree, root: str, following: dict[str, list[tuple[str, str]]], 
         upcoming = []
         for parent in layer:
             for role, key in following.get(parent, []):
-                if key not in following and key not in found.missing:
+                if key not in following and key not in whole.missing:
                     continue
-                line = Text(f"{role}: ", style="cyan").append_text(_line(found.works[key]))
+                line = Text(f"{role}: ", style="cyan").append_text(_line(whole.works[key]))
                 child = nodes[parent].add(line)
                 if key in nodes:
                     line.append(" (see there)", style="dim")

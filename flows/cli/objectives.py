@@ -6,7 +6,7 @@ import typer
 
 from starpo.flows.api.objectives import ALL, OWN, Lab, compare_objectives
 from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
-from starpo.flows.console.progress import told
+from starpo.flows.console.progress import status_line
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.learning.metrics.objectives import Compared
@@ -33,15 +33,15 @@ def objectives(
     Results are stored.
     """
     methods = [name.strip() for name in with_.split(",") if name.strip()]
-    with told(f"measuring objectives on {run}"):
+    with status_line(f"measuring objectives on {run}"):
         lab = compare_objectives(open_store(store), run, methods, iteration, parse_overrides(set_))
     if as_json:
         print_json(
             {
                 "run": lab.run,
                 "iteration": lab.iteration,
-                "objectives": lab.found.values,
-                "cosines": lab.found.cosines,
+                "objectives": lab.comparison.values,
+                "cosines": lab.comparison.cosines,
                 "left_out": lab.left_out,
                 "kept": lab.kept,
             }
@@ -51,7 +51,7 @@ def objectives(
 
 
 def _print(console: Console, lab: Lab) -> None:
-    rows = [_row(lab.found, name) for name in lab.found.values]
+    rows = [_row(lab.comparison, name) for name in lab.comparison.values]
     print_table(console, rows, title=f"{lab.run}, iteration {lab.iteration}")
     for sentence in _LEGEND:
         say(console, sentence)
@@ -61,8 +61,8 @@ def _print(console: Console, lab: Lab) -> None:
         say(console, f"left out: {name}: {reason}")
 
 
-def _row(found: Compared, name: str) -> dict[str, Any]:
-    values, cosines = found.values[name], found.cosines[name]
+def _row(comparison: Compared, name: str) -> dict[str, Any]:
+    values, cosines = comparison.values[name], comparison.cosines[name]
     others = {other: cosine for other, cosine in cosines.items() if other != name}
     nearest = max(others, key=lambda other: others[other], default=None)
     return {

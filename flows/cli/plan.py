@@ -45,15 +45,15 @@ def plan(
     architecture = architecture_of(config)
     machine = _machine(config, gpus, gpu_memory)
     is_this = gpus is None and gpu_memory is None
-    found = estimate(config, architecture, machine)
+    needs = estimate(config, architecture, machine)
     seconds = run_seconds(config, pace_of(open_store(store), speed_of)) if speed_of else None
-    reasons = misfits(found, host_memory() if is_this else None)
+    reasons = misfits(needs, host_memory() if is_this else None)
     is_too_large = bool(reasons)
     reasons += _full_contexts(config)
     if as_json:
-        print_json(_facts(preset, config, found, seconds, reasons))
+        print_json(_facts(preset, config, needs, seconds, reasons))
         return
-    _print_tables(preset, config, found, is_this)
+    _print_tables(preset, config, needs, is_this)
     say(Console(), f"{'time':<8} {_time(preset, speed_of, seconds)}")
     console = Console()
     if not reasons:
@@ -93,30 +93,30 @@ def _machine(config: StarPOConfig, gpus: int | None, gpu_memory: str | None) -> 
 def _facts(
     name: str,
     config: StarPOConfig,
-    found: Estimate,
+    needs: Estimate,
     seconds: dict[str, float] | None,
     reasons: list[str],
 ) -> dict[str, Any]:
-    architecture, memory = found.architecture, found.memory
+    architecture, memory = needs.architecture, needs.memory
     return {
         "preset": name,
         "policy": _policy_name(config),
         "parameters": architecture.num_parameters,
-        "trained_parameters": found.num_trained,
+        "trained_parameters": needs.num_trained,
         "architecture": asdict(architecture),
-        "machine": asdict(found.machine),
-        "gpus_needed": found.num_gpus,
+        "machine": asdict(needs.machine),
+        "gpus_needed": needs.num_gpus,
         "peak_bytes": memory.peak_bytes,
         "memory": {
             phase: [asdict(part) for part in getattr(memory, phase)]
             for phase in ("always", "rollout", "update", "imitation")
         },
-        "host_memory": [asdict(part) for part in found.host],
-        "tokens_an_iteration": asdict(found.tokens),
+        "host_memory": [asdict(part) for part in needs.host],
+        "tokens_an_iteration": asdict(needs.tokens),
         "seconds": seconds,
         "iterations": config.iterations,
         "storage_bytes": {
-            **found.storage,
+            **needs.storage,
             "a_checkpoint": checkpoint_bytes(config, architecture),
             "checkpoints_kept": num_kept_checkpoints(config, architecture),
         },
@@ -125,8 +125,8 @@ def _facts(
     }
 
 
-def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: bool) -> None:
-    console, machine, memory = Console(), found.machine, found.memory
+def _print_tables(name: str, config: StarPOConfig, needs: Estimate, is_this: bool) -> None:
+    console, machine, memory = Console(), needs.machine, needs.memory
     where = "this machine" if is_this else "a CPU" if machine.is_cpu else f"each of {counted(machine.number, 'GPU')}"
     phases = {
         "always": memory.always,
@@ -136,22 +136,22 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
     }
     rows = [
         {"when": phase, "what": part.name, "size": _size(part.size_bytes), "how": part.formula}
-        for phase, parts in {**phases, "in the host's memory": found.host}.items()
+        for phase, parts in {**phases, "in the host's memory": needs.host}.items()
         for part in parts
     ]
     limit = f"of {_size(machine.memory_bytes)} on {where}"
     rows.append({"when": "", "what": "peak", "size": _size(memory.peak_bytes), "how": limit})
-    print_table(console, rows, title=f"{name}: memory {_where(found)}", numbers=("size",))
-    tokens, storage = found.tokens, found.storage
+    print_table(console, rows, title=f"{name}: memory {_where(needs)}", numbers=("size",))
+    tokens, storage = needs.tokens, needs.storage
     lines = {
-        "policy": f"{_policy_name(config)}: {_count(found.architecture)}; "
-        + ", ".join(f"{name} trains {number:,}" for name, number in found.num_trained.items()),
-        "GPUs": f"{found.num_gpus}, shared by engine and learner" if found.num_gpus else "none: all on the CPU",
+        "policy": f"{_policy_name(config)}: {_count(needs.architecture)}; "
+        + ", ".join(f"{name} trains {number:,}" for name, number in needs.num_trained.items()),
+        "GPUs": f"{needs.num_gpus}, shared by engine and learner" if needs.num_gpus else "none: all on the CPU",
         "tokens": f"per iteration: {tokens.num_trajectories} trajectories of about {tokens.prompt:.0f} prompt and "
         f"{tokens.response:.0f} response tokens; longest context {tokens.longest_context:,}",
         "storage": f"{_size(sum(storage.values()))}: "
-        f"{num_kept_checkpoints(config, found.architecture)} checkpoints kept, "
-        f"{_size(checkpoint_bytes(config, found.architecture))} each; datasets {_size(storage['datasets'])}",
+        f"{num_kept_checkpoints(config, needs.architecture)} checkpoints kept, "
+        f"{_size(checkpoint_bytes(config, needs.architecture))} each; datasets {_size(storage['datasets'])}",
     }
     if tokens.image:
         lines["images"] = f"{tokens.image} tokens each in the prompt, one a turn"
@@ -168,8 +168,8 @@ def _time(name: str, run: str | None, seconds: dict[str, float] | None) -> str:
     return f"about {in_words(seconds)} at the speed of run '{run}'; rewards and storing not counted"
 
 
-def _where(found: Estimate) -> str:
-    return "of the machine" if found.machine.is_cpu else "of one GPU"
+def _where(needs: Estimate) -> str:
+    return "of the machine" if needs.machine.is_cpu else "of one GPU"
 
 
 def _policy_name(config: StarPOConfig) -> str:

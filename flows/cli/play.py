@@ -48,9 +48,9 @@ def play_in_terminal(variant: str, seed: int, max_actions: int = _MAX_ACTIONS, c
     grammar = environment.grammar
     keys = _keys(environment.actions) if isinstance(grammar, Names) else {}
     if not keys:
-        console.print(grammar.told())
-    told = [*(f"{key} = {action}" for key, action in keys.items()), "q = quit"]
-    console.print("keys: " + ", ".join(told))
+        console.print(grammar.describe())
+    keys_shown = [*(f"{key} = {action}" for key, action in keys.items()), "q = quit"]
+    console.print("keys: " + ", ".join(keys_shown))
     left, total = max_actions, 0.0
     while left:
         console.print(Panel(Text(environment.render()), title=f"{left} actions left, reward {total:.1f}", expand=False))

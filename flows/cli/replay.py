@@ -43,7 +43,7 @@ def replay(
             name, flow="replay", preset=plan.base.preset, config=plan.config.model_dump(mode="json"),
             parameters=plan.parameters, code=code,
         )  # fmt: skip
-    asked = {
+    given = {
         "base": run,
         "start": start,
         "stop": plan.stop,
@@ -53,7 +53,7 @@ def replay(
         "store": store,
         "run": name,
     }
-    parameters = {key: value for key, value in asked.items() if value is not None}
+    parameters = {key: value for key, value in given.items() if value is not None}
     made = name or plan.name(code)
     follow_deployment("replay/updates", parameters, opened, made, Console(stderr=as_json))
     print_comparison(opened, made, as_json)

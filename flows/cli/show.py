@@ -158,8 +158,8 @@ def _num_rows(store: Store, kind: str, key: str) -> int | None:
 
 
 def _metrics(store: Store, stages: StageKeys) -> dict[str, float]:
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for keys in stages.values():
         if "metrics" in keys:
-            found |= stored_metrics(store, keys["metrics"])
-    return found
+            metrics |= stored_metrics(store, keys["metrics"])
+    return metrics

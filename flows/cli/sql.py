@@ -47,15 +47,15 @@ def sql(
         raise ConfigError("give only one of --json, --csv FILE and --parquet FILE")
     with open_database(opened, matching_runs(opened, runs), should_verify=verify) as database:
         with Console(stderr=True).status("reading"):
-            found = database.stream(query)
+            answer = database.stream(query)
         if csv is not None:
-            write(f"{write_csv(found, csv)} rows in {csv}")
+            write(f"{write_csv(answer, csv)} rows in {csv}")
         elif parquet is not None:
-            write(f"{write_parquet(found, parquet)} rows in {parquet}")
+            write(f"{write_parquet(answer, parquet)} rows in {parquet}")
         elif as_json:
-            print_json_rows(found, sys.stdout)
+            print_json_rows(answer, sys.stdout)
         else:
-            _print_answer(found, Console())
+            _print_answer(answer, Console())
 
 
 def print_views(as_json: bool) -> None:

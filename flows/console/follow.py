@@ -59,8 +59,8 @@ class _Lines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._said = self._activity = self._warning = ""
-        self._said_at = self._begun_at = time.monotonic()
+        self._shown = self._activity = self._warning = ""
+        self._shown_at = self._begun_at = time.monotonic()
 
     def show(self, numbers: str, activity: str, now: str, left: str = "") -> None:
         """Print the numbers if they changed, else what is done `now` if it is time; `left`: how long it will take."""
@@ -69,11 +69,11 @@ class _Lines:
             self._activity, self._begun_at = activity, at
         if self._console.is_terminal:
             return
-        if numbers != self._said:
-            self._said, self._said_at = numbers, at
+        if numbers != self._shown:
+            self._shown, self._shown_at = numbers, at
             say(self._console, numbers)
-        elif at - self._said_at >= PLAIN_EVERY_S:
-            self._said_at = at
+        elif at - self._shown_at >= PLAIN_EVERY_S:
+            self._shown_at = at
             say(self._console, f"{now} · {_duration(at - self._begun_at)} so far{left}")
 
     def warn(self, warning: str) -> None:

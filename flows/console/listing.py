@@ -63,8 +63,8 @@ def success_of(store: Store, episodes: str, cell: str) -> dict[str, float]:
         ArtifactDamagedError: If the headline of its episodes lacks any of these.
     """
     numbers = store.manifest("episodes", episodes).headline
-    found = {name: numbers.get(f"evaluation/{cell}/success{suffix}") for name, suffix in _BAND.items()}
-    known = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    band = {name: numbers.get(f"evaluation/{cell}/success{suffix}") for name, suffix in _BAND.items()}
+    known = {name: value for name, value in band.items() if isinstance(value, int | float)}
     if len(known) < len(_BAND):
         raise ArtifactDamagedError(
             f"the headline of episodes/{episodes} in {store.url} lacks the success on {cell}; `starpo store "

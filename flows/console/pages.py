@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from starpo.flows.console.progress import told
+from starpo.flows.console.progress import status_line
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.core.outputs import whole_file
@@ -44,7 +44,7 @@ def write_report(
     from starpo.ragen.evidence.report.page import render_report
 
     path = output or Path(Runtime.current().state_dir) / "reports" / f"{run}.html"
-    with told(f"reading {run}") as tell:
+    with status_line(f"reading {run}") as tell:
         data = gather(store, run, wanted=wanted, on_batch=lambda what: tell(f"reading {run}: {what}"))
         tell(f"reading {run}: audits")
         return write_page(path, render_report(data, _audited(store, run) if should_audit else None))
@@ -73,14 +73,14 @@ def check_output(path: Path | None, *suffixes: str) -> None:
     parents = Path(os.path.realpath(path)).parents
     nearest = next(place for place in parents if os.access(place, os.F_OK))
     if path.is_dir():
-        found = "it is a folder"
+        fault = "it is a folder"
     elif not nearest.is_dir():
-        found = f"{nearest} is not a folder"
+        fault = f"{nearest} is not a folder"
     elif not os.access(nearest, os.W_OK):
-        found = f"you may not write to {nearest}"
+        fault = f"you may not write to {nearest}"
     else:
         return
-    raise ConfigError(f"{path} cannot be written ({found}); name another file with --output")
+    raise ConfigError(f"{path} cannot be written ({fault}); name another file with --output")
 
 
 def write_page(path: Path, content: str | bytes, remedy: str = "name another file with --output") -> Path:

@@ -58,7 +58,7 @@ def progress_bar(what: str, columns: tuple[type[ProgressColumn], ...]) -> Iterat
 
 
 @contextmanager
-def told(what: str) -> Iterator[Callable[[str], None]]:
+def status_line(what: str) -> Iterator[Callable[[str], None]]:
     """Show what is done now, beside a spinner that disappears when the work is done; without a terminal, in lines.
 
     Args:

@@ -53,8 +53,8 @@ def replay_facts(store: Store, run: str) -> dict[str, Any]:
     iterations = []
     for iteration, stages in recorded.items():
         if "compare" in stages:
-            found = stored_metrics(store, stages["compare"]["metrics"])
-            values = {name.removeprefix("replay/"): value for name, value in found.items()}
+            metrics = stored_metrics(store, stages["compare"]["metrics"])
+            values = {name.removeprefix("replay/"): value for name, value in metrics.items()}
             iterations.append({"iteration": iteration, **values})
     ends = _ends(record, recorded)
     return {
@@ -130,8 +130,13 @@ def _difference(store: Store, ends: Mapping[str, str]) -> dict[str, float]:
     prompts = [prompt for prompt in base if prompt in branch]
     if not prompts:
         return {}
-    found = paired_difference(*(np.array([[rates[prompt] for prompt in prompts]]) for rates in (branch, base)))
-    return {"mean": found.mean, "low": found.low, "high": found.high, "num_prompts": found.num_prompts}
+    difference = paired_difference(*(np.array([[rates[prompt] for prompt in prompts]]) for rates in (branch, base)))
+    return {
+        "mean": difference.mean,
+        "low": difference.low,
+        "high": difference.high,
+        "num_prompts": difference.num_prompts,
+    }
 
 
 def _number(value: float | None) -> str:

@@ -145,17 +145,17 @@ def _follow(
 ) -> Outcome:
     """Show how many cells are done, and which are active, until the flow run ends, or has by what is stored."""
     columns = (SpinnerColumn(), description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    total, said = len(plan.labels), set(look()[0])
-    if said:
-        say(console, f"{len(said)} of {total} {studies.cells} are stored")
+    total, announced = len(plan.labels), set(look()[0])
+    if announced:
+        say(console, f"{len(announced)} of {total} {studies.cells} are stored")
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         row = bar.add_task(f"waiting for the {studies.word} to start", total=total)
         while True:
             outcome = ended()
             done, at_work = look()
-            for label in (label for label in done if label not in said):
-                said.add(label)
-                say(console, f"{len(said)} of {total}: {label} {done[label]}")
+            for label in (label for label in done if label not in announced):
+                announced.add(label)
+                say(console, f"{len(announced)} of {total}: {label} {done[label]}")
             bar.update(row, completed=len(done), description=at_work)
             outcome = outcome or witness.outcome(len(done) == total)
             if outcome:

@@ -104,8 +104,8 @@ def _rewards(store: Store, data: Mapping[str, str], trajectory: str) -> dict[int
     """Return turn -> its row of `rewards`; empty if the stage has not run."""
     if not of_kind(data, "rewards"):
         return {}
-    found = read_attempts(store, "rewards", data)
-    return {row["turn"]: row for row in found.filter(pc.equal(found["trajectory_id"], trajectory)).to_pylist()}
+    rewards = read_attempts(store, "rewards", data)
+    return {row["turn"]: row for row in rewards.filter(pc.equal(rewards["trajectory_id"], trajectory)).to_pylist()}
 
 
 def _components(reward: Row | None) -> dict[str, float] | None:
@@ -142,7 +142,7 @@ def _print_turn(
 ) -> None:
     row = rows[turn]
     start = max(place for place in range(turn + 1) if rows[place]["is_context_start"])
-    before = sum(len(seen["prompt_ids"]) + len(seen["response_ids"]) for seen in rows[start:turn])
+    before = sum(len(earlier["prompt_ids"]) + len(earlier["response_ids"]) for earlier in rows[start:turn])
     left = f"{row['actions_left']} action{'' if row['actions_left'] == 1 else 's'} left"
     console.print(f"turn {row['turn']}, {left}", style="bold")
     about = f"after {before} since turn {start}" if before else "all that the model saw"

@@ -42,7 +42,7 @@ class Shipped:
     kind: str = ""
 
     @cached_property
-    def _found(self) -> "tuple[dict[str, Path], dict[str, str], list[str]]":
+    def _catalogue(self) -> "tuple[dict[str, Path], dict[str, str], list[str]]":
         """Name -> file; name -> the package that declares it; what cannot be used, a sentence each."""
         built_in = [*filter(None, [self.folder]), *(declared_folders(self.kind) if self.kind else ())]
         files = {path.stem: path for folder in built_in for path in folder.glob("*.toml")}
@@ -61,21 +61,21 @@ class Shipped:
     @property
     def packages(self) -> dict[str, str]:
         """Name -> the package that declares it, of names that are not built in."""
-        return self._found[1]
+        return self._catalogue[1]
 
     @property
     def faults(self) -> list[str]:
         """What packages declare that cannot be used, a sentence each."""
-        return self._found[2]
+        return self._catalogue[2]
 
     @property
     def folders(self) -> list[Path]:
         """The folders of all files, the built-in ones first."""
-        return list(dict.fromkeys(path.parent for path in self._found[0].values()))
+        return list(dict.fromkeys(path.parent for path in self._catalogue[0].values()))
 
     def names(self) -> list[str]:
         """Return the names of the files, without fragments."""
-        return sorted(name for name in self._found[0] if name not in FRAGMENTS)
+        return sorted(name for name in self._catalogue[0] if name not in FRAGMENTS)
 
     def path(self, name_or_path: str) -> Path:
         """Return the path of the file with this name, or of the user's file at this path.
@@ -84,7 +84,7 @@ class Shipped:
             ConfigError: If neither exists.
         """
         names = self.names()
-        path = self._found[0][name_or_path] if name_or_path in names else Path(name_or_path)
+        path = self._catalogue[0][name_or_path] if name_or_path in names else Path(name_or_path)
         if not path.is_file():
             if name_or_path in FRAGMENTS:
                 raise ConfigError(
@@ -103,7 +103,7 @@ class Shipped:
 
     def description(self, name: str) -> str:
         """Return the description in the file's first line."""
-        text = self._found[0][name].read_text(encoding="utf-8")
+        text = self._catalogue[0][name].read_text(encoding="utf-8")
         return text.partition("\n")[0].removeprefix("#").strip()
 
 
@@ -151,6 +151,6 @@ def method(name_or_path: str) -> dict[str, Any]:
             raise ConfigError(
                 f"{name_or_path}: '{table}' is not a table of settings, such as [update]; a method contains only those"
             )
-    own = {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
+    overrides = {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
     off = _SWITCHED_OFF if name_or_path in METHODS.names() else ()
-    return own | {path: None for path in off if path not in own}
+    return overrides | {path: None for path in off if path not in overrides}

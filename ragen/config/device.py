@@ -58,7 +58,7 @@ class Device:
 
         A GPU is made repeatable, for this process and those that it starts, unless STARPO_SHOULD_REPEAT is off.
         """
-        return _found(Runtime.current().should_repeat)
+        return _device(Runtime.current().should_repeat)
 
     @classmethod
     def of(cls, provenance: Mapping[str, Any]) -> "Device":
@@ -121,7 +121,7 @@ class Device:
 
 
 @cache
-def _found(should_repeat: bool) -> Device:
+def _device(should_repeat: bool) -> Device:
     import torch
 
     if not torch.cuda.is_available():

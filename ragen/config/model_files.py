@@ -44,9 +44,9 @@ def model_place(name_or_path: str) -> Path | None:
     if place.is_dir() or (place.is_file() and place.suffix == GGUF_SUFFIX):
         return place
     if place.exists() or _looks_like_a_path(name_or_path):
-        found = "it is neither a folder nor a .gguf file" if place.exists() else "there is no such folder or file"
+        fault = "it is neither a folder nor a .gguf file" if place.exists() else "there is no such folder or file"
         raise PolicyError(
-            f"policy.name_or_path = '{name_or_path}': {found}. Give a folder with config.json, safetensors and a "
+            f"policy.name_or_path = '{name_or_path}': {fault}. Give a folder with config.json, safetensors and a "
             "tokenizer, a GGUF file, package:NAME for a model that an installed package carries, or a model's name on "
             "the Hugging Face hub, such as Qwen/Qwen2.5-0.5B-Instruct"
         )
@@ -156,9 +156,9 @@ def _packaged(name: str) -> Path:
     models += sorted(folder for folder in configs if any(folder.glob("*.safetensors")))
     if len(models) == 1:
         return models[0]
-    found = f"{len(models)} models ({', '.join(model.name for model in models[:3])})" if models else "no model"
+    contents = f"{len(models)} models ({', '.join(model.name for model in models[:3])})" if models else "no model"
     raise PolicyError(
-        f"{named}: version {carrier.version} of this package carries {found}; expected one GGUF file, or one folder "
+        f"{named}: version {carrier.version} of this package carries {contents}; expected one GGUF file, or one folder "
         "with config.json and safetensors. Give the path of a model instead"
     )
 
@@ -169,8 +169,8 @@ def _looks_like_a_path(name: str) -> bool:
 
 
 def _digest_of(file: Path) -> str:
-    found = file.stat()
-    return _file_digest(file, found.st_size, found.st_mtime_ns)
+    status = file.stat()
+    return _file_digest(file, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=64)

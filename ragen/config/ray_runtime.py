@@ -58,13 +58,13 @@ class RayRuntime(BaseSettings):
     @property
     def actor(self) -> dict[str, float]:
         """Resources of an actor, by Ray's names; zero amounts are left out."""
-        return _asked(self.actor_cpus, self.actor_gpus, self.actor_resources)
+        return _resources(self.actor_cpus, self.actor_gpus, self.actor_resources)
 
     @property
     def cell(self) -> dict[str, float]:
         """Resources of a cell."""
-        return _asked(self.cell_cpus, self.cell_gpus, self.cell_resources)
+        return _resources(self.cell_cpus, self.cell_gpus, self.cell_resources)
 
 
-def _asked(cpus: float, gpus: float, others: dict[str, float]) -> dict[str, float]:
+def _resources(cpus: float, gpus: float, others: dict[str, float]) -> dict[str, float]:
     return {name: amount for name, amount in {"CPU": cpus, "GPU": gpus, **others}.items() if amount > 0}

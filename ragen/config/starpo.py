@@ -110,11 +110,11 @@ class StarPOConfig(Settings):
 
     @model_validator(mode="after")
     def _sections_agree(self) -> "StarPOConfig":
-        own = self.environment.type
-        if own in self.evaluation.variants:
+        type_name = self.environment.type
+        if type_name in self.evaluation.variants:
             raise ValueError(
-                f"evaluation.variants.{own}: the panel of the training environment already has that name, which is "
-                "its type; give the variant another name"
+                f"evaluation.variants.{type_name}: the panel of the training environment already has that name, which "
+                "is its type; give the variant another name"
             )
         types = {tag: part.type for tag, part in self.environment.tagged().items()}
         is_demonstrated = isinstance(self.policy, TinyPolicy) or self.policy.fine_tuning is not None

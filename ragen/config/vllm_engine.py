@@ -60,12 +60,12 @@ class VLLMEngineConfig(EngineConfig):
         Raises:
             MissingPackageError: If there is none.
         """
-        asked = Runtime.current().vllm_python
-        if asked is None and find_spec("vllm") is not None:
+        configured = Runtime.current().vllm_python
+        if configured is None and find_spec("vllm") is not None:
             return sys.executable
-        python = Path(asked) if asked is not None else _MADE
+        python = Path(configured) if configured is not None else _MADE
         if not python.is_file():
-            where = "STARPO_VLLM_PYTHON" if asked is not None else "the interpreter that `make vllm` makes"
+            where = "STARPO_VLLM_PYTHON" if configured is not None else "the interpreter that `make vllm` makes"
             raise MissingPackageError(
                 f"engine 'vllm' needs vLLM, and there is no '{python}' ({where}). Run `make vllm` in the repository, "
                 "or set STARPO_VLLM_PYTHON to the interpreter of an environment that has vLLM and this package "

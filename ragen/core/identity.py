@@ -56,14 +56,14 @@ def code_identity(target: str) -> str:
         return _unreadable()
     followed = (_PROJECT, _top(module))
     parts: set[str] = set()
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
         top = _top(name)
-        if name in seen or is_standard(top) or f"{name}.".startswith(_FLOORS):
+        if name in visited or is_standard(top) or f"{name}.".startswith(_FLOORS):
             continue
-        seen.add(name)
+        visited.add(name)
         version = None if top in followed else installed(name)
         if version is not None:
             parts.add(version)

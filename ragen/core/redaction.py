@@ -37,9 +37,9 @@ def without_secrets(text: str) -> str:
     """
     for value in sorted(_secret_values(), key=len, reverse=True):
         text = text.replace(value, _HIDDEN)
-    text = _STORE_USER.sub(lambda found: f"s3://{_HIDDEN}@" if found[1] else found[0], text)
-    text = _USER.sub(lambda found: f"://{_HIDDEN}@" if found[1] or found[2] else found[0], text)
-    return _ADDRESS.sub(lambda found: f"{found[1]}?{_HIDDEN}" if found[2] else found[0], text)
+    text = _STORE_USER.sub(lambda match: f"s3://{_HIDDEN}@" if match[1] else match[0], text)
+    text = _USER.sub(lambda match: f"://{_HIDDEN}@" if match[1] or match[2] else match[0], text)
+    return _ADDRESS.sub(lambda match: f"{match[1]}?{_HIDDEN}" if match[2] else match[0], text)
 
 
 def hidden_if_secret(name: str, text: str) -> str:
@@ -48,14 +48,14 @@ def hidden_if_secret(name: str, text: str) -> str:
 
 
 def _secret_values() -> set[str]:
-    found: set[str] = set()
+    secrets: set[str] = set()
     for name, value in os.environ.items():
         passwords = _PASSWORDS.findall(value)
         if _SECRET_VARIABLE.search(name) and not _is_count(name, value):
-            found.update((value, *map(str.strip, value.splitlines())))
+            secrets.update((value, *map(str.strip, value.splitlines())))
             passwords += [pair[1]] if (pair := _PAIR.fullmatch(value.strip())) else []
-        found.update((*passwords, *map(unquote, passwords)))
-    long = {value for value in found if len(value) >= _MIN_SECRET}
+        secrets.update((*passwords, *map(unquote, passwords)))
+    long = {value for value in secrets if len(value) >= _MIN_SECRET}
     return long.union(*map(_escaped, long))
 
 

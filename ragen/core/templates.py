@@ -15,10 +15,10 @@ def template(package: str, name: str) -> Template:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_seen,
+        finalize=_finalise,
     )
     return environment.get_template(name)
 
 
-def _seen(value: Any) -> Any:
+def _finalise(value: Any) -> Any:
     return visible(value) if type(value) is str else value  # Markup is a subclass of str, and trusted

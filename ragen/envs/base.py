@@ -39,7 +39,7 @@ class EnvironmentSettings(Settings):
         """Return the tag of the part that an initial-state seed plays."""
         return self.type
 
-    def dealt(self, number: int) -> list[str]:
+    def assign_parts(self, number: int) -> list[str]:
         """Return the tags of the first groups of a rollout, or of the first prompts of a panel; [number]."""
         return [self.type] * number
 
@@ -69,7 +69,8 @@ class Environment(ABC, Generic[S]):
         words: Texts to add to the vocabulary of the embedded policy because they are rare in sampled play.
         plays: `module:function` that plays its episodes in place of `ragen.agents.rollout.loop.play`, with the same
             arguments, where turns are not actions of the agent alone; "": the built-in loop.
-        drawn_as: Overrides of settings that affect only how a state is written, set to values that the report can draw.
+        report_settings: Overrides of settings that affect only how a state is written, set to values that the report
+            can draw.
     """
 
     settings_type: ClassVar[type[EnvironmentSettings]]
@@ -79,7 +80,7 @@ class Environment(ABC, Generic[S]):
     lessons: ClassVar[str] = ""
     words: ClassVar[tuple[str, ...]] = ()
     plays: ClassVar[str] = ""
-    drawn_as: ClassVar[Mapping[str, Any]] = {}
+    report_settings: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, settings: S) -> None:
         self.settings = settings
@@ -135,9 +136,9 @@ class Environment(ABC, Generic[S]):
         Raises:
             EnvironmentFault: See `reseed`.
         """
-        twin = copy.deepcopy(self)
-        twin.reseed(dynamics_seed)
-        return twin
+        clone = copy.deepcopy(self)
+        clone.reseed(dynamics_seed)
+        return clone
 
     @property
     @abstractmethod

@@ -44,20 +44,20 @@ class BrokenConvention:
 
     Attributes:
         rule: Name of the rule.
-        found: The first evidence.
+        evidence: The first evidence.
         also: Names of further rules that found the same.
         num_more: How often the same was found after the first time.
     """
 
     rule: str
-    found: str
+    evidence: str
     also: tuple[str, ...] = ()
     num_more: int = 0
 
     def __str__(self) -> str:
         rules = f", in {len(self.also) + 1} rules" if self.also else ""
         more = f" (and {self.num_more} more like it{rules})" if self.num_more else ""
-        return f"{self.rule}: {shortened(self.found, _MAX_FOUND)}{more}"
+        return f"{self.rule}: {shortened(self.evidence, _MAX_FOUND)}{more}"
 
 
 Rule = Callable[[EnvironmentSettings], Iterator[str]]
@@ -91,8 +91,8 @@ def _grouped(findings: Iterable[BrokenConvention]) -> list[BrokenConvention]:
     """Combine findings that differ in values alone; of different rules, those that raised the same."""
     groups: dict[tuple[str, str], BrokenConvention] = {}
     for finding in findings:
-        is_raised = finding.found.startswith(_RAISED)
-        key = "" if is_raised else finding.rule, _VALUE.sub("", finding.found)
+        is_raised = finding.evidence.startswith(_RAISED)
+        key = "" if is_raised else finding.rule, _VALUE.sub("", finding.evidence)
         first = groups.get(key)
         if first is None:
             groups[key] = finding
@@ -124,13 +124,13 @@ def replay_fault(settings: EnvironmentSettings, findings: Sequence[BrokenConvent
         MissingPackageError: If the environment needs a package that is not installed.
     """
     names = set(map(_name_of, RULES_OF_REPLAY))
-    found = next((finding.found for finding in findings if names & {finding.rule, *finding.also}), "")
+    fault = next((finding.evidence for finding in findings if names & {finding.rule, *finding.also}), "")
     try:
-        return make(settings).replay_fault or found
+        return make(settings).replay_fault or fault
     except FOREIGN:
-        if not found:
+        if not fault:
             raise
-        return found
+        return fault
 
 
 def _name_of(rule: Rule) -> str:
@@ -151,7 +151,7 @@ def _apply(rule: Rule, settings: EnvironmentSettings) -> list[BrokenConvention]:
     name = _name_of(rule)
     try:
         with guarded():
-            findings = [BrokenConvention(name, found) for found in rule(settings)]
+            findings = [BrokenConvention(name, breach) for breach in rule(settings)]
     except FOREIGN as error:  # an environment may raise anything; that is a finding too
         findings = [BrokenConvention(name, f"{_RAISED}{type(error).__name__}: {error}")]
     return findings
@@ -159,7 +159,7 @@ def _apply(rule: Rule, settings: EnvironmentSettings) -> list[BrokenConvention]:
 
 def _play(environment: Environment[Any], seed: int, dynamics_seed: int, max_steps: int = _MAX_STEPS) -> Iterator[Any]:
     observation, info = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
-    yield [observation, info, environment.state_digest(), environment.rules(), environment.grammar.told()]
+    yield [observation, info, environment.state_digest(), environment.rules(), environment.grammar.describe()]
     rng = python_random(seed, "random player")
     for _ in range(max_steps):
         action = environment.random_action(rng)
@@ -224,8 +224,8 @@ def _actions_can_be_named(settings: EnvironmentSettings) -> Iterator[str]:
     for seed in range(_NUM_SEEDS):
         environment.reset(seed=seed)
         grammar, actions = environment.grammar, environment.actions
-        said = environment.random_action(python_random(seed, "random player"))
-        unread = next((action for action in (said, *actions) if grammar.read(action) != action), None)
+        drawn = environment.random_action(python_random(seed, "random player"))
+        unread = next((action for action in (drawn, *actions) if grammar.read(action) != action), None)
         if unread is not None:
             yield f"action {unread!r} is read by the grammar as {grammar.read(unread)!r}"
         if not isinstance(grammar, Names):
@@ -243,7 +243,7 @@ def _unknown_actions_are_refused(settings: EnvironmentSettings) -> Iterator[str]
     environment = make(settings)
     environment.reset(seed=0)
     before = environment.state_digest()
-    unknown = next(said for said in (_NO_ACTION, "") if environment.grammar.read(said) is None)
+    unknown = next(text for text in (_NO_ACTION, "") if environment.grammar.read(text) is None)
     try:
         environment.step(unknown)
         yield f"step({unknown!r}) is not refused with EnvironmentFault"
@@ -311,10 +311,10 @@ def _a_clone_goes_its_own_way(settings: EnvironmentSettings) -> Iterator[str]:
         environment.reset(seed=seed, dynamics_seed=seed + 1)
         environment.reseed(seed)
         for action, *results in expected[1:]:
-            twin = environment.clone(seed + 2)
-            if twin.state_digest() != environment.state_digest():
+            clone = environment.clone(seed + 2)
+            if clone.state_digest() != environment.state_digest():
                 yield f"seed {seed}: clone() gives another state"
-            twin.step(action)
+            clone.step(action)
             if [*environment.step(action), environment.state_digest()] != results:
                 yield f"seed {seed}: after reseed(n), or once a clone has moved, an episode is not that of seed n"
                 break

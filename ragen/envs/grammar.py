@@ -43,15 +43,15 @@ class Grammar(ABC):
         return ACTION_SEPARATOR
 
     @abstractmethod
-    def read(self, said: str) -> str | None:
+    def read(self, action: str) -> str | None:
         """Parse an action into the canonical spelling that `Environment.step` takes; None if it is invalid.
 
         Args:
-            said: One action as it appears in a response, of any shape and length.
+            action: One action as it appears in a response, of any shape and length.
         """
 
     @abstractmethod
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the prompt's description of the form of one action, in one or several lines."""
 
     @property
@@ -74,11 +74,11 @@ class Names(Grammar):
     def _by_folded(self) -> dict[str, str]:
         return {name.casefold(): name for name in self.names}
 
-    def read(self, said: str) -> str | None:
+    def read(self, action: str) -> str | None:
         """Return the name in the environment's spelling."""
-        return self._by_folded.get(said.strip().casefold())
+        return self._by_folded.get(action.strip().casefold())
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """List the names."""
         return f"Your available actions are: {', '.join(self.names)}"
 
@@ -105,14 +105,14 @@ class Pattern(Grammar):
     def _compiled(self) -> re.Pattern[str]:
         return re.compile(self.regex)
 
-    def read(self, said: str) -> str | None:
+    def read(self, action: str) -> str | None:
         """Return the text with its whitespace collapsed."""
-        if len(said) > self.max_chars:
+        if len(action) > self.max_chars:
             return None
-        text = _BLANKS.sub(" ", said.strip())
+        text = _BLANKS.sub(" ", action.strip())
         return text if ACTION_SEPARATOR not in text and self._compiled.fullmatch(text) else None
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the form and the example."""
         return f"An action has the form: {self.form}\nFor example: {self.shown}"
 
@@ -136,14 +136,14 @@ class FreeText(Grammar):
         """Always None."""
         return None
 
-    def read(self, said: str) -> str | None:
+    def read(self, action: str) -> str | None:
         """Return the text without surrounding whitespace."""
-        text = said.strip()
+        text = action.strip()
         if not text or len(text) > self.max_chars or ACTION_SEPARATOR in text or _CONTROL.search(text):
             return None
         return text
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the description and the length limit."""
         return f"{self.about}\nAt most {self.max_chars} characters."
 
@@ -194,12 +194,12 @@ class ToolCalls(Grammar):
     def _validators(self) -> dict[str, Draft202012Validator]:
         return {tool.name: Draft202012Validator(dict(tool.parameters)) for tool in self.tools}
 
-    def read(self, said: str) -> str | None:
+    def read(self, action: str) -> str | None:
         """Return the call as JSON with sorted keys; None for invalid JSON, an unknown tool or a schema violation."""
-        if len(said) > self.max_chars:
+        if len(action) > self.max_chars:
             return None
         try:
-            call = json.loads(said, parse_constant=_refuse)
+            call = json.loads(action, parse_constant=_refuse)
             if not isinstance(call, dict) or call.keys() != {"name", "arguments"} or not isinstance(call["name"], str):
                 return None
             validator = self._validators.get(call["name"])
@@ -210,7 +210,7 @@ class ToolCalls(Grammar):
         except (ValueError, OverflowError, RecursionError):  # no JSON, or a number that JSON lacks, such as 1e999
             return None
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return every tool's name, parameters and description."""
         signatures = [
             f"- {tool.name}({', '.join(tool.parameters.get('properties', {}))}): {tool.description}"

@@ -27,11 +27,11 @@ def environment_type(name: str) -> type[Environment[Any]]:
         ConfigError: If there is no environment of that name.
         RegistryError: If it cannot be loaded, or is not an `Environment`.
     """
-    found = load(ENVIRONMENTS, name)
-    if isinstance(found, type) and issubclass(found, Environment):
-        return found
+    implementation = load(ENVIRONMENTS, name)
+    if isinstance(implementation, type) and issubclass(implementation, Environment):
+        return implementation
     raise RegistryError(
-        f"environment '{name}' ({ENVIRONMENTS[name]}) is {found!r}; expected a class derived from "
+        f"environment '{name}' ({ENVIRONMENTS[name]}) is {implementation!r}; expected a class derived from "
         "starpo.ragen.envs.base.Environment"
     )
 

@@ -71,10 +71,10 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str]) -> list[Row]:
         content = _read(path)
     except ValueError as error:
         raise EnvironmentFault(str(error)) from error
-    found = hashlib.sha256(content).hexdigest()[:_DIGITS]
-    if found != digest:
+    actual = hashlib.sha256(content).hexdigest()[:_DIGITS]
+    if actual != digest:
         raise EnvironmentFault(
-            f"{path} has changed: it has the digest {found}, but the settings name {digest}. Restore the original "
+            f"{path} has changed: it has the digest {actual}, but the settings name {digest}. Restore the original "
             "file, or leave the digest out of the settings to use the file as it is now"
         )
     rows: list[Row] = []
@@ -87,10 +87,10 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str]) -> list[Row]:
             rows.append(row)
     if faults:
         named = "; ".join(faults[:_MAX_NAMED]) + ("; ..." if len(faults) > _MAX_NAMED else "")
-        told = f"{path}: {len(faults)} of {len(faults) + len(rows)} rows cannot be used ({named})"
+        summary = f"{path}: {len(faults)} of {len(faults) + len(rows)} rows cannot be used ({named})"
         if not rows:
-            raise EnvironmentFault(f"{told}, and nothing is left to play")
-        _log.warning("%s; the other %d are played", told, len(rows))
+            raise EnvironmentFault(f"{summary}, and nothing is left to play")
+        _log.warning("%s; the other %d are played", summary, len(rows))
     if not rows:
         raise EnvironmentFault(f"{path} holds no rows; expected a list of objects, or one object a line")
     return rows

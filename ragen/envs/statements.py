@@ -80,9 +80,9 @@ class Scene:
         """Return the position of each such thing relative to the player."""
         return [_relation(self.player, cell) for cell in self.things[thing]]
 
-    def said_of(self, thing: str, statements: Sequence[Statement]) -> list[Relation]:
+    def stated_relations(self, thing: str, statements: Sequence[Statement]) -> list[Relation]:
         """Return the relations stated of a thing, also under a synonym that names nothing else in this scene."""
-        return [said.relation for said in statements if self._meant(said.thing) == thing]
+        return [statement.relation for statement in statements if self._meant(statement.thing) == thing]
 
     def _meant(self, word: str) -> str | None:
         return word if word in self.things else _ALIASES.get(word)
@@ -96,17 +96,17 @@ def read_statements(text: str) -> list[Statement]:
     Statements about the player relative to a thing are inverted; relations between two things are ignored.
     """
     text = re.sub(r"\s+", " ", text.lower())
-    found = []
-    for said in _SIDED.finditer(text):
-        what, other = said["what"], said["other"]
+    statements = []
+    for match in _SIDED.finditer(text):
+        what, other = match["what"], match["other"]
         if (what == "player") == (other in ("player", "me", "you")):
             continue
-        relation = _said(said["one"], said["two"], said["line"], is_exact=bool(said["directly"]))
-        found.append(Statement(other, _turned(relation)) if what == "player" else Statement(what, relation))
-    for said in _ALIGNED.finditer(text):
-        if said["what"] != "player":
-            found.append(Statement(said["what"], _aligned(said["line"], said["one"])))
-    return found
+        relation = _sided(match["one"], match["two"], match["line"], is_exact=bool(match["directly"]))
+        statements.append(Statement(other, _turned(relation)) if what == "player" else Statement(what, relation))
+    for match in _ALIGNED.finditer(text):
+        if match["what"] != "player":
+            statements.append(Statement(match["what"], _aligned(match["line"], match["one"])))
+    return statements
 
 
 def write_statements(scene: Scene) -> str:
@@ -118,23 +118,23 @@ def all_statements() -> str:
     """Return every statement that `write_statements` can write, to build a tokenizer's vocabulary."""
     vertical: tuple[Vertical, ...] = ("above", "below", "same")
     horizontal: tuple[Horizontal, ...] = ("left", "right", "same")
-    said = product(_THINGS, product(vertical, horizontal))
-    return "; ".join(_statement(thing, relation) for thing, relation in said)
+    statements = product(_THINGS, product(vertical, horizontal))
+    return "; ".join(_statement(thing, relation) for thing, relation in statements)
 
 
-def f1(said: Sequence[Relation], true: Sequence[Relation]) -> float:
+def f1(stated: Sequence[Relation], true: Sequence[Relation]) -> float:
     """F1 of the relations stated of a thing; a match must be exact in both halves (VAGEN, state rewards).
 
-    `2 * matches / (len(said) + len(true))`, counted with multiplicity. Stating more distinct relations than there are
+    `2 * matches / (len(stated) + len(true))`, counted with multiplicity. Stating more distinct relations than there are
     things is a contradiction and scores 0.
 
     Returns:
         In [0, 1]; 0 if nothing is stated or there is no such thing.
     """
-    if not said or not true or len(set(said)) > len(true):
+    if not stated or not true or len(set(stated)) > len(true):
         return 0.0
-    matches = (Counter(said) & Counter(true)).total()
-    return 2 * matches / (len(said) + len(true))
+    matches = (Counter(stated) & Counter(true)).total()
+    return 2 * matches / (len(stated) + len(true))
 
 
 def score(statements: Sequence[Statement], scene: Scene, weights: Mapping[str, float]) -> float:
@@ -150,10 +150,10 @@ def score(statements: Sequence[Statement], scene: Scene, weights: Mapping[str, f
     """
     total = weight_sum = 0.0
     for thing in scene.things:
-        said, true = scene.said_of(thing, statements), scene.relations(thing)
-        if said or true:
+        stated, true = scene.stated_relations(thing, statements), scene.relations(thing)
+        if stated or true:
             weight = weights.get(thing, 0.0) if weights else 1.0
-            total += weight * f1(said, true)
+            total += weight * f1(stated, true)
             weight_sum += weight
     return total / weight_sum if weight_sum else 0.0
 
@@ -179,7 +179,7 @@ def _relation(player: Cell, cell: Cell) -> tuple[Vertical, Horizontal]:
     )
 
 
-def _said(one: str, two: str | None, line: str | None, *, is_exact: bool) -> Relation:
+def _sided(one: str, two: str | None, line: str | None, *, is_exact: bool) -> Relation:
     halves: list[list[str]] = [[], []]
     for side in filter(None, (one, two)):
         word = _SIDE_WORD.search(side)
@@ -198,7 +198,7 @@ def _aligned(line: str, side: str | None) -> Relation:
         return ("same", "same")
     if side is None:
         return ("same", None) if line == "row" else (None, "same")
-    return _said(side, None, line, is_exact=False)
+    return _sided(side, None, line, is_exact=False)
 
 
 def _turned(relation: Relation) -> Relation:

@@ -72,16 +72,16 @@ class Cost:
     @property
     def named(self) -> list[tuple[str, str]]:
         """Names and values for people: work by machine, tokens, what was reused; those that are 0 are left out."""
-        found = [("Work in stages", f"{duration(seconds)} on {machine}") for machine, seconds in self.machines.items()]
-        found += [
+        rows = [("Work in stages", f"{duration(seconds)} on {machine}") for machine, seconds in self.machines.items()]
+        rows += [
             (f"Tokens {what}", f"{work.tokens:,} ({work.tokens_per_s:,.0f} per second of {stage})")
             for work, what, stage in ((self.played, "played", "rollout"), (self.trained, "trained", "update"))
             if work.tokens and work.tokens_per_s is not None
         ]
         if self.num_reused:
             stages = counted(self.num_reused, "stage")
-            found.append(("Reused, not counted", f"{stages} of other runs, {duration(self.reused_seconds)}"))
-        return found
+            rows.append(("Reused, not counted", f"{stages} of other runs, {duration(self.reused_seconds)}"))
+        return rows
 
 
 def cost_of(store: Store, run: str) -> Cost:
@@ -104,22 +104,24 @@ def cost(store: Store, run: RunRecord, manifests: Mapping[Place, Manifest]) -> C
     """Return what a run with these manifests cost."""
     begun = run.created.isoformat()  # both are in UTC, so that they sort as text
     first = first_uses(manifests)
-    own = {place: manifest for place, manifest in first.items() if manifest.provenance.get("written_at", "") >= begun}
-    reused = {place: manifest for place, manifest in first.items() if place not in own}
+    written = {
+        place: manifest for place, manifest in first.items() if manifest.provenance.get("written_at", "") >= begun
+    }
+    reused = {place: manifest for place, manifest in first.items() if place not in written}
     machines: dict[str, float] = {}
-    for machine in dict.fromkeys(map(_machine, own.values())):
-        there = {place: manifest for place, manifest in own.items() if _machine(manifest) == machine}
+    for machine in dict.fromkeys(map(_machine, written.values())):
+        there = {place: manifest for place, manifest in written.items() if _machine(manifest) == machine}
         seconds = sum(sum(series.values()) for series in stage_seconds(there).values())
         machines[_named(machine, there)] = machines.get(_named(machine, there), 0.0) + seconds
-    turns = [place for place in own if place.kind == "turns"]
+    turns = [place for place in written if place.kind == "turns"]
     updates = {
-        place: manifest for place, manifest in own.items() if (place.stage, place.kind) == ("update", "checkpoint")
+        place: manifest for place, manifest in written.items() if (place.stage, place.kind) == ("update", "checkpoint")
     }
     of_reused = stage_seconds(reused)
     return Cost(
         machines=dict(sorted(machines.items(), key=lambda item: -item[1])),
-        played=Throughput(sum(side_by_side(lambda place: _num_tokens(store, place), turns)), _seconds(own, turns)),
-        trained=Throughput(sum(map(_num_trained, updates.values())), _seconds(own, updates)),
+        played=Throughput(sum(side_by_side(lambda place: _num_tokens(store, place), turns)), _seconds(written, turns)),
+        trained=Throughput(sum(map(_num_trained, updates.values())), _seconds(written, updates)),
         reused_seconds=sum(sum(series.values()) for series in of_reused.values()),
         num_reused=sum(map(len, of_reused.values())),
     )

@@ -78,7 +78,7 @@ def read_turns(file: Path) -> pa.Table:
     unknown = [name for name in table.column_names if name not in names]
     if missing or unknown:
         faults = [
-            f"{what}: {', '.join(found)}" for what, found in (("missing", missing), ("unknown", unknown)) if found
+            f"{what}: {', '.join(columns)}" for what, columns in (("missing", missing), ("unknown", unknown)) if columns
         ]
         raise DataError(
             f"{file}: its columns are not those of the dataset 'turns' (version {TURNS.version}); {'; '.join(faults)}. "

@@ -66,7 +66,7 @@ class Reader:
             return self.store.runs.iterations(run.name)
         except StarPOError:
             pass
-        found: dict[int, StageKeys] = {}
+        iterations: dict[int, StageKeys] = {}
         for iteration in range(int(run.config.get("iterations", 0)) + 1):
             try:
                 stages = self.store.runs.iteration(run.name, iteration)
@@ -74,8 +74,8 @@ class Reader:
                 self._note(("runs", str(iteration)), Missing(iteration, "its record", one_line(error)))
             else:
                 if stages:
-                    found[iteration] = stages
-        return found
+                    iterations[iteration] = stages
+        return iterations
 
     def state(self, run: RunRecord) -> RunState | None:
         """Read the state as `Runs.state`; None also if it is damaged."""
@@ -95,8 +95,8 @@ class Reader:
 
     def manifests(self, artifacts: Sequence[Place]) -> dict[Place, Manifest]:
         """Read the manifests of several artifacts; those that cannot be read are left out."""
-        found = zip(artifacts, side_by_side(self.manifest, artifacts), strict=True)
-        return {place: manifest for place, manifest in found if manifest is not None}
+        pairs = zip(artifacts, side_by_side(self.manifest, artifacts), strict=True)
+        return {place: manifest for place, manifest in pairs if manifest is not None}
 
     def table(self, place: Place | None, columns: Sequence[str] | None = None) -> pa.Table | None:
         """Read a dataset; None if it cannot be read, or if `place` is None."""

@@ -92,15 +92,15 @@ def seconds_between(manifests: Mapping[Place, Manifest]) -> Series:
         if seconds is not None and written_at is not None:
             end = datetime.fromisoformat(written_at).timestamp()
             spans.setdefault(place.iteration, []).append((end - seconds, end))
-    found: Series = {}
+    idle_seconds: Series = {}
     for iteration in spans:
         if iteration - 1 in spans:
             free_from, idle = max(end for _, end in spans[iteration - 1]), 0.0
             for begin, end in sorted(spans[iteration]):
                 idle += max(0.0, begin - free_from)
                 free_from = max(free_from, end)
-            found[iteration] = idle
-    return found
+            idle_seconds[iteration] = idle
+    return idle_seconds
 
 
 def first_uses(manifests: Mapping[Place, Manifest]) -> dict[Place, Manifest]:

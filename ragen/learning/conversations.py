@@ -97,19 +97,19 @@ def conversations_of(rows: Sequence[Mapping[str, Any]]) -> list[Conversation]:
     Args:
         rows: Its rows of `turns`, in order.
     """
-    found: list[Conversation] = []
+    conversations: list[Conversation] = []
     for row in rows:
         if row["finish_reason"] == "none":
             continue
         prompt, response, tools = messages_of(row)
-        if row["is_context_start"] or not found:
-            found.append(Conversation(row["trajectory_id"], [], [], tools))
-        messages, learned = found[-1].messages, found[-1].learned
+        if row["is_context_start"] or not conversations:
+            conversations.append(Conversation(row["trajectory_id"], [], [], tools))
+        messages, learned = conversations[-1].messages, conversations[-1].learned
         messages += prompt
         if any(response.get(name) for name in ("content", "reasoning_content", "tool_calls")):
             learned.append(len(messages))
         messages.append(response)
-    return [conversation for conversation in found if conversation.learned]
+    return [conversation for conversation in conversations if conversation.learned]
 
 
 @dataclass(frozen=True)
@@ -231,9 +231,9 @@ class ChatExamples:
             conversation = conversations[number]
             shift = len(messages) - len(conversation.messages)
             template = self._template(conversation.tools)
-            own = wanted.setdefault(template, [])
+            variables = wanted.setdefault(template, [])
             ends = [at + shift for at in conversation.learned]
-            own += [
+            variables += [
                 self._variables(messages[: at + after], conversation.tools, not after)
                 for at in ends
                 for after in (0, 1)
@@ -333,8 +333,8 @@ class ChatExamples:
     @cached_property
     def _reasoning_field(self) -> str:
         """Field of a message whose text the template shows as reasoning; '' if it knows none."""
-        said = {"role": "assistant", "content": "probe"}
-        probes = ((name, self._probe([_PROBE, {**said, name: "reasoning probe"}], [])) for name in _REASONING_FIELDS)
+        reply = {"role": "assistant", "content": "probe"}
+        probes = ((name, self._probe([_PROBE, {**reply, name: "reasoning probe"}], [])) for name in _REASONING_FIELDS)
         return next((name for name, (text, _) in probes if "reasoning probe" in text), "")
 
     def _probe(self, messages: list[Message], tools: list[Any]) -> tuple[str, str]:
@@ -372,7 +372,7 @@ def _with_arguments(call: Mapping[str, Any], as_text: bool) -> Message:
     return {**call, "function": {**function, "arguments": arguments}}
 
 
-def _check_shown(before: Sequence[Message], said: Message, whole: str, response: str) -> None:
+def _check_shown(before: Sequence[Message], reply: Message, whole: str, response: str) -> None:
     """Check that the template shows what was said.
 
     Raises:
@@ -381,9 +381,9 @@ def _check_shown(before: Sequence[Message], said: Message, whole: str, response:
     for message in before:
         if message["role"] != "assistant" and not _shows(whole, message["content"]):
             raise _Unfit(f"the chat template does not show its message of the role '{message['role']}'")
-    if not _shows(response, said["content"].rpartition(_THINK_TAGS[1])[2]):
+    if not _shows(response, reply["content"].rpartition(_THINK_TAGS[1])[2]):
         raise _Unfit("the chat template does not show the text of a response")
-    if any(call["function"]["name"] not in response for call in said.get("tool_calls", ())):
+    if any(call["function"]["name"] not in response for call in reply.get("tool_calls", ())):
         raise _Unfit("the chat template does not write tool calls; set agent.chat_template")
 
 

@@ -131,8 +131,8 @@ class StoredEpisodes:
             if not episode.conversations:
                 _check_tokens(tokenizer, episode)
                 kept.append(episode)
-            elif own := [example for _ in episode.conversations for example in next(of_conversations)]:
-                kept.append(replace(episode, examples=own))
+            elif examples := [example for _ in episode.conversations for example in next(of_conversations)]:
+                kept.append(replace(episode, examples=examples))
         if not kept:
             raise ConfigError(
                 "policy.fine_tuning.runs: no conversation can be imitated. " + ". ".join(left_out.lines())
@@ -243,18 +243,18 @@ def _episodes(outcomes: pa.Table, turns: pa.Table, rewards: pa.Table | None) -> 
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in turns.select(_COLUMNS).to_pylist():
         rows.setdefault(row["trajectory_id"], []).append(row)
-    texts = {name for name, own in rows.items() if any(map(is_text, own))}
+    texts = {name for name, episode_rows in rows.items() if any(map(is_text, episode_rows))}
     recorded = rows.keys() - texts
     examples = _recorded(_of(turns, recorded), _of(_no_rewards(turns) if rewards is None else rewards, recorded))
-    for name, own in rows.items():
-        own.sort(key=lambda row: row["turn"])
+    for name, episode_rows in rows.items():
+        episode_rows.sort(key=lambda row: row["turn"])
         absent = _absent(wanted[name])
         yield StoredEpisode(
             examples.get(name, []),
-            [(row["response_ids"], row["response"]) for row in own],
+            [(row["response_ids"], row["response"]) for row in episode_rows],
             None if "success" in absent else wanted[name]["success"],
             None if "initial_state_digest" in absent else wanted[name]["initial_state_digest"],
-            conversations_of(own) if name in texts else [],
+            conversations_of(episode_rows) if name in texts else [],
         )
 
 

@@ -173,20 +173,20 @@ def _compared(
     original = store.dropped("checkpoint", made.key)
     if original is not None:
         proof: Proof = "checkpoint"
-        expected, found = original.content_digest, digest
+        expected, actual = original.content_digest, digest
     else:
         proof = "samples"
-        expected, found = store.manifest("samples", made.key).content_digest, content_digest(result.samples)
-    if expected != found:
+        expected, actual = store.manifest("samples", made.key).content_digest, content_digest(result.samples)
+    if expected != actual:
         is_elsewhere = Device.of(made.provenance).is_unlike(Device.here())
         if made.is_deterministic and is_deterministic and not is_elsewhere:
-            raise _differs(made, proof, expected, found)
+            raise _differs(made, proof, expected, actual)
         proof = "none"
     original_digest = None if original is None else original.content_digest
     return Step(made, digest, original_digest, proof, result, is_deterministic)
 
 
-def _differs(original: Manifest, what: str, expected: str, found: str) -> DerivationError:
+def _differs(original: Manifest, what: str, expected: str, actual: str) -> DerivationError:
     changed, commit = _changed_code(original), original.provenance.get("code")
     advice = (
         f"Code named by the settings has changed since: {'; '.join(changed)}. Check out the code that made it "
@@ -196,7 +196,7 @@ def _differs(original: Manifest, what: str, expected: str, found: str) -> Deriva
     )
     return DerivationError(
         f"the update of iteration {iteration_of(original)}, repeated, gave another result: its {what} had digest "
-        f"{expected[:12]}..., now {found[:12]}...\n"
+        f"{expected[:12]}..., now {actual[:12]}...\n"
         f"  then: {_origin(original.provenance)}\n  here: {_origin(collect())}\n"
         f"{advice}. Nothing was written"
     )

@@ -66,8 +66,8 @@ def read_places(store: Store, data: Mapping[str, str]) -> "dict[tuple[str, int],
                     f"trajectory {quoted(row['trajectory_id'])}, turn {row['turn']}, shows image {row['image']}, which "
                     f"is not in images {key}; copy both from where they were made, or roll out again"
                 )
-            own = places.setdefault((row["trajectory_id"], row["turn"]), [])
-            own.append(PlacedImage(row["position"], row["num_tokens"], image))
+            placed = places.setdefault((row["trajectory_id"], row["turn"]), [])
+            placed.append(PlacedImage(row["position"], row["num_tokens"], image))
     return places
 
 

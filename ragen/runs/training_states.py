@@ -38,7 +38,7 @@ class TrainingStates:
     num_unknown: int
     demonstrated: frozenset[str] = field(default=frozenset(), compare=False)
 
-    def seen(self, panel: Panel) -> frozenset[str]:
+    def seen_states(self, panel: Panel) -> frozenset[str]:
         """Return the states of a panel from which training started; empty if the panel is exhaustive."""
         return frozenset() if panel.is_exhaustive else panel.excluded_digests & self.digests
 
@@ -49,7 +49,7 @@ class TrainingStates:
         """
         if panel.is_exhaustive:
             return {}
-        counts = {"num_seen_prompts": float(len(self.seen(panel)))}
+        counts = {"num_seen_prompts": float(len(self.seen_states(panel)))}
         return counts | ({"num_unknown_origins": float(self.num_unknown)} if self.num_unknown else {})
 
 

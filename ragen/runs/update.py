@@ -130,8 +130,8 @@ def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1
 
 def update_config(settings: Mapping[str, Any]) -> UpdateConfig:
     """Extract the configuration from the settings of a stage `update`."""
-    own = {name: value for name, value in settings.items() if name in UpdateConfig.model_fields}
-    return UpdateConfig.model_validate_json(json.dumps(own))
+    values = {name: value for name, value in settings.items() if name in UpdateConfig.model_fields}
+    return UpdateConfig.model_validate_json(json.dumps(values))
 
 
 def update_code(config: ObjectiveConfig) -> dict[str, str]:

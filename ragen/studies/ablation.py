@@ -138,13 +138,13 @@ class AblationResult(StudyResult):
     def warnings(self) -> list[str]:
         """Caveats for reading the numbers."""
         seeds = len(self.grid.seeds)
-        said = ["a peak is the luckiest of many measurements, so it is too high"]
+        caveats = ["a peak is the luckiest of many measurements, so it is too high"]
         if seeds < MIN_SEEDS:
-            said.append(f"{seeds} seed{'s' * (seeds > 1)}: the intervals say next to nothing about other seeds")
+            caveats.append(f"{seeds} seed{'s' * (seeds > 1)}: the intervals say next to nothing about other seeds")
         partial = [cell.label for cell in self.cells if cell.errors and cell.panels]
         if partial:
-            said.append(f"not all seeds of {', '.join(partial)} finished, and those that did may be the lucky ones")
-        return said
+            caveats.append(f"not all seeds of {', '.join(partial)} finished, and those that did may be the lucky ones")
+        return caveats
 
 
 @dataclass(frozen=True)
@@ -250,13 +250,13 @@ def _difference(rates: Mapping[int, Rates], base: Mapping[int, Rates]) -> Matche
         return None
     prompts = list(dict.fromkeys(prompt for _, theirs in ends.values() for prompt in theirs))
     ours, theirs = (np.array([_row(pair[which], prompts) for pair in ends.values()]) for which in (0, 1))
-    found = paired_difference(ours, theirs)
+    difference = paired_difference(ours, theirs)
     return MatchedDifference(
-        mean=found.mean,
-        low=found.low,
-        high=found.high,
-        per_seed=dict(zip(ends, found.per_seed, strict=True)),
-        num_prompts=found.num_prompts,
+        mean=difference.mean,
+        low=difference.low,
+        high=difference.high,
+        per_seed=dict(zip(ends, difference.per_seed, strict=True)),
+        num_prompts=difference.num_prompts,
     )
 
 
@@ -310,8 +310,8 @@ def _at_time(iterations: Mapping[int, Rates], spent: Series, budget: float) -> t
 
 def _interval(ends: np.ndarray) -> tuple[float, float]:
     """Interval of mean success at the end, as that of its difference from zero. [seeds, prompts]"""
-    found = paired_difference(ends, np.zeros_like(ends), least=0.0)
-    return max(0.0, found.low), min(1.0, found.high)
+    difference = paired_difference(ends, np.zeros_like(ends), least=0.0)
+    return max(0.0, difference.low), min(1.0, difference.high)
 
 
 def _order(cells: Sequence[Runs]) -> RankCorrelation | None:

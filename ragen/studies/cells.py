@@ -124,20 +124,20 @@ def _check_path(path: str, place: str) -> None:
     """Check that a dotted path leads to a setting, by following it through the models."""
     annotation: object = StarPOConfig
     for part in path.split("."):
-        found = setting(annotation, part)
-        if found is None:
+        child = setting(annotation, part)
+        if child is None:
             names = sorted({name for model in alternatives(annotation).values() for name in model().model_fields})
             known = f"{near(part, names)}; known here: {', '.join(names)}" if names else ""
             raise ConfigError(f"{place}: there is no setting '{part}'{known}")
-        annotation = found
+        annotation = child
 
 
 def _check_distinct(cells: list[Cell], source: str) -> None:
-    seen: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for cell in cells:
-        twin = seen.setdefault(cell.config.model_dump_json(), cell.label)
-        if twin != cell.label:
-            raise ConfigError(f"{source}: the cells {twin} and {cell.label} have the same settings; leave one out")
+        first = labels.setdefault(cell.config.model_dump_json(), cell.label)
+        if first != cell.label:
+            raise ConfigError(f"{source}: the cells {first} and {cell.label} have the same settings; leave one out")
 
 
 def _check_same_panel(cells: list[Cell], source: str) -> None:

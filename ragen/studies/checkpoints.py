@@ -96,13 +96,13 @@ def expand(sweep: Sweep, store: Store) -> Expansion:
     waiting: dict[str, str] = {}
     for run, config in configs.items():
         keys = checkpoint_keys(store.runs.iterations(run))
-        asked = sweep.iterations if isinstance(sweep.iterations, list) else []
-        if asked and max(asked) > config.iterations:
+        iterations = sweep.iterations if isinstance(sweep.iterations, list) else []
+        if iterations and max(iterations) > config.iterations:
             raise ConfigError(
-                f"sweep {sweep.name}: iterations = {asked}: run {run} ends after {config.iterations} iterations, so it "
-                f"will never have a checkpoint {max(asked)}"
+                f"sweep {sweep.name}: iterations = {iterations}: run {run} ends after {config.iterations} iterations, "
+                f"so it will never have a checkpoint {max(iterations)}"
             )
-        if absent := [number for number in asked if number not in keys]:
+        if absent := [number for number in iterations if number not in keys]:
             waiting[run] = f"checkpoint {', '.join(map(str, absent))}"
         elif not keys:
             waiting[run] = "its first checkpoint"
@@ -121,33 +121,33 @@ def expand(sweep: Sweep, store: Store) -> Expansion:
 
 
 def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -> dict[str, EnvironmentSettings]:
-    own = configs[run].panels
+    panels = configs[run].panels
     if sweep.is_matrix:
         everyones = {name: settings for config in configs.values() for name, settings in config.panels.items()}
-        own = {name: own.get(name, settings) for name, settings in everyones.items()}
+        panels = {name: panels.get(name, settings) for name, settings in everyones.items()}
         if not sweep.environments:
-            return own
+            return panels
     if not sweep.environments:
-        common = [name for name in own if all(name in config.panels for config in configs.values())]
+        common = [name for name in panels if all(name in config.panels for config in configs.values())]
         if not common:
             raise ConfigError(
-                f"sweep {sweep.name}: its runs have no panel in common ({run}: {', '.join(own)}); name environments, "
-                "or sweep over them one by one"
+                f"sweep {sweep.name}: its runs have no panel in common ({run}: {', '.join(panels)}); name "
+                "environments, or sweep over them one by one"
             )
-        return {name: own[name] for name in common}
-    return {name: own[name] if name in own else _known(sweep, run, name, own) for name in sweep.environments}
+        return {name: panels[name] for name in common}
+    return {name: panels[name] if name in panels else _known(sweep, run, name, panels) for name in sweep.environments}
 
 
 def _known(sweep: Sweep, run: str, name: str, panels: Collection[str]) -> EnvironmentSettings:
     """Return the settings of an environment that is no panel of the run."""
     try:
-        found = variant(name)
+        entry = variant(name)
     except ConfigError as error:
         raise ConfigError(
             f"sweep {sweep.name}: environments: '{name}' is neither a panel of run {run} nor an environment"
             f"{near(name, [*VARIANTS, *panels])}; panels: {', '.join(panels)}; `starpo envs` lists the environments"
         ) from error
-    return found.settings
+    return entry.settings
 
 
 def _agent(sweep: Sweep, run: str, panel: str, configs: Mapping[str, StarPOConfig]) -> AgentConfig:
@@ -155,17 +155,17 @@ def _agent(sweep: Sweep, run: str, panel: str, configs: Mapping[str, StarPOConfi
 
     A bandit agent has one action, too few to solve a maze.
     """
-    own = configs[run]
-    if not sweep.is_matrix or panel in own.panels:
-        return own.agent
-    owner = next((config for config in configs.values() if panel in config.panels), own)
+    run_config = configs[run]
+    if not sweep.is_matrix or panel in run_config.panels:
+        return run_config.agent
+    owner = next((config for config in configs.values() if panel in config.panels), run_config)
     limits = ("max_turns", "max_actions", "max_actions_per_turn")
-    return own.agent.model_copy(update={name: getattr(owner.agent, name) for name in limits})
+    return run_config.agent.model_copy(update={name: getattr(owner.agent, name) for name in limits})
 
 
 def _evaluation(sweep: Sweep, config: StarPOConfig) -> EvaluationConfig:
-    asked = {"num_prompts": sweep.num_prompts, "samples_per_prompt": sweep.samples_per_prompt}
-    return config.evaluation.model_copy(update={name: value for name, value in asked.items() if value is not None})
+    overrides = {"num_prompts": sweep.num_prompts, "samples_per_prompt": sweep.samples_per_prompt}
+    return config.evaluation.model_copy(update={name: value for name, value in overrides.items() if value is not None})
 
 
 def _check_comparable(

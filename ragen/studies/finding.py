@@ -50,11 +50,11 @@ def judge_alike(difference: Difference | None, margin: float) -> str:
     """Judge whether success at the end is about the same; requires that the whole interval lies within the margin."""
     if difference is None:
         return "not measured"
-    said = f"{difference}, margin {margin:.3f}"
+    measurement = f"{difference}, margin {margin:.3f}"
     if -margin < difference.low and difference.high < margin:
-        return f"shows ({said})"
+        return f"shows ({measurement})"
     is_outside = difference.low > margin or difference.high < -margin
-    return f"the opposite shows ({said})" if is_outside else f"does not show ({said})"
+    return f"the opposite shows ({measurement})" if is_outside else f"does not show ({measurement})"
 
 
 def judge_order(correlation: RankCorrelation | None) -> str:
@@ -74,11 +74,11 @@ def judge_fall(falls: Falls, base: Falls) -> str:
     if not falls.keys() >= fell.keys():
         return "not measured"
     pairs = [(falls[seed], iteration) for seed, iteration in fell.items()]
-    said = f"base: {fallen(base)}; here: {fallen(falls)}"
-    is_later = [own is None or own > theirs for own, theirs in pairs]
+    measurement = f"base: {fallen(base)}; here: {fallen(falls)}"
+    is_later = [ours is None or ours > theirs for ours, theirs in pairs]
     if all(is_later):
-        return f"shows in {len(pairs)} of {len(pairs)} seeds ({said})"
-    return f"does not show: later in {sum(is_later)} of {len(pairs)} seeds ({said})"
+        return f"shows in {len(pairs)} of {len(pairs)} seeds ({measurement})"
+    return f"does not show: later in {sum(is_later)} of {len(pairs)} seeds ({measurement})"
 
 
 def fallen(falls: Falls) -> str:

@@ -27,15 +27,15 @@ def entries(result: SweepResult) -> Mapping[tuple[str, str], GeneralisationEntry
     """Return (run, panel) -> entry; with several temperatures, that of the lowest. Runs that train on the same
     environment stand together."""
     order = list(result.runs.values())
-    found = {}
+    table = {}
     for run in sorted(result.runs, key=lambda run: order.index(result.runs[run])):
         of_run = [standing for standing in result.leaderboard if standing.run == run]
         coolest = min((standing.temperature for standing in of_run), default=0.0)
         by_iteration = {standing.iteration: standing.scores for standing in of_run if standing.temperature == coolest}
         ends = [by_iteration[at] for at in sorted(by_iteration)] or [{}]
         for panel in result.environments:
-            found[run, panel] = GeneralisationEntry(ends[0].get(panel), ends[-1].get(panel))
-    return found
+            table[run, panel] = GeneralisationEntry(ends[0].get(panel), ends[-1].get(panel))
+    return table
 
 
 def generalisation_table(result: SweepResult) -> Table:

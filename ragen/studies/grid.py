@@ -194,11 +194,13 @@ def _extended(
     return {**values, "cells": {cell: cells[cell] for cell in only}}
 
 
-def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `own` over `base`: overrides are merged as settings, cells by name; all other fields are replaced."""
+def _merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `overlay` over `base`: overrides are merged as settings, cells by name; all other fields are replaced."""
     together: dict[str, Any] = {}
     for part in ("cells", "overrides"):
-        if isinstance(base.get(part), dict) and isinstance(own.get(part), dict):
+        if isinstance(base.get(part), dict) and isinstance(overlay.get(part), dict):
             is_settings = part == "overrides"
-            together[part] = merged(base[part], own[part], StarPOConfig) if is_settings else base[part] | own[part]
-    return {**base, **own, **together}
+            together[part] = (
+                merged(base[part], overlay[part], StarPOConfig) if is_settings else base[part] | overlay[part]
+            )
+    return {**base, **overlay, **together}

@@ -98,24 +98,24 @@ class SweepResult(StudyResult):
     @property
     def warnings(self) -> list[str]:
         """Caveats for reading the numbers."""
-        said = []
+        caveats = []
         if sum(standing.rank is not None for standing in self.leaderboard) > 1:
-            said.append(
+            caveats.append(
                 "the best of many is also the luckiest of them: its success is biased upwards, and the more so the "
                 "more checkpoints are compared; evaluate it again with other seeds before quoting it"
             )
-        said += [text for name in self.environments if (text := self._seen_warning(name))]
-        said += [
+        caveats += [text for name in self.environments if (text := self._seen_warning(name))]
+        caveats += [
             f"run {run}: {number} stages of its training are not in this store, so prompts that it started from "
             "may be counted"
             for run, number in self.unknown_origins.items()
         ]
         if self.num_errors:
-            said.append(
+            caveats.append(
                 f"{self.num_errors} episodes ended in an environment error or at a deadline and are not counted"
             )
-        said += [f"run {run} does not have {what} yet" for run, what in self.waiting.items()]
-        return said
+        caveats += [f"run {run} does not have {what} yet" for run, what in self.waiting.items()]
+        return caveats
 
     def _seen_warning(self, panel: str) -> str:
         """Format how many prompts of a panel are excluded, and the success on them; empty if there are none."""
@@ -131,10 +131,10 @@ class SweepResult(StudyResult):
         pairs = [(score.seen_success, score.success) for score in scores if score.seen_success is not None]
         if not pairs:
             return text
-        seen, unseen = (math.fsum(part) / len(pairs) for part in zip(*pairs, strict=True))
+        seen_success, unseen_success = (math.fsum(part) / len(pairs) for part in zip(*pairs, strict=True))
         return (
-            f"{text} (success where a checkpoint's own training started {seen:.3f}, on the prompts that count "
-            f"{unseen:.3f})"
+            f"{text} (success where a checkpoint's own training started {seen_success:.3f}, on the prompts that count "
+            f"{unseen_success:.3f})"
         )
 
 
@@ -145,14 +145,14 @@ class _Measured(NamedTuple):
         seeds: Seeds that were evaluated.
         counts: Counts by prompt, summed over them, without the prompts that no score counts.
         num_seen: Number of these prompts.
-        seen: Counts on the prompts from which the checkpoint's own training started.
+        seen_counts: Counts on the prompts from which the checkpoint's own training started.
         is_whole: Whether all of its cells were evaluated.
     """
 
     seeds: list[int]
     counts: Counts
     num_seen: int
-    seen: Counts
+    seen_counts: Counts
     is_whole: bool
 
 
@@ -201,16 +201,16 @@ def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome]) 
     A prompt from which training of any compared checkpoint started is excluded for all, so that all are compared on the
     same prompts.
     """
-    seen: dict[str, set[Prompt]] = {}
+    seen_prompts: dict[str, set[Prompt]] = {}
     places: dict[_Policy, dict[str, list[SweepCell]]] = {}
     for cell in cells:
         policy = cell.run, cell.iteration, cell.evaluation.temperature
         places.setdefault(policy, {}).setdefault(cell.environment, []).append(cell)
-        of_panel = seen.setdefault(cell.environment, set())
+        of_panel = seen_prompts.setdefault(cell.environment, set())
         if cell.label in outcomes:
-            of_panel.update(outcomes[cell.label].seen)
+            of_panel.update(outcomes[cell.label].seen_counts)
     return {
-        policy: {panel: _measured(of_panel, outcomes, seen[panel]) for panel, of_panel in panels.items()}
+        policy: {panel: _measured(of_panel, outcomes, seen_prompts[panel]) for panel, of_panel in panels.items()}
         for policy, panels in places.items()
     }
 
@@ -219,8 +219,8 @@ def _measured(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome], e
     evaluated = {cell.seed: outcomes[cell.label] for cell in cells if cell.label in outcomes}
     counts = pooled(outcome.counts for outcome in evaluated.values())
     kept = {prompt: count for prompt, count in counts.items() if prompt not in excluded}
-    seen = pooled(outcome.seen for outcome in evaluated.values())
-    return _Measured(list(evaluated), kept, len(excluded), seen, bool(kept) and len(evaluated) == len(cells))
+    seen_counts = pooled(outcome.seen_counts for outcome in evaluated.values())
+    return _Measured(list(evaluated), kept, len(excluded), seen_counts, bool(kept) and len(evaluated) == len(cells))
 
 
 def _score(panel: str, measured: _Measured, gain: Difference | None) -> Score:
@@ -234,7 +234,7 @@ def _score(panel: str, measured: _Measured, gain: Difference | None) -> Score:
         num_prompts=len(trials),
         num_episodes=int(trials.sum()),
         num_seen_prompts=measured.num_seen,
-        seen_success=_share(measured.seen),
+        seen_success=_share(measured.seen_counts),
         gain=gain,
     )
 
@@ -302,13 +302,13 @@ def _difference(ours: Mapping[str, _Measured], others: Mapping[str, _Measured]) 
     Returns:
         None if there is a panel on which they have no prompt in common.
     """
-    found = []
+    differences = []
     for panel in ours:
-        own, other = rates(ours[panel].counts), rates(others[panel].counts)
-        common = [prompt for prompt in own if prompt in other]
+        left, right = rates(ours[panel].counts), rates(others[panel].counts)
+        common = [prompt for prompt in left if prompt in right]
         if not common:
             return None
-        found.append(paired_difference(*(np.array([[of[prompt] for prompt in common]]) for of in (own, other))))
-    means = [one.mean for one in found]
-    low, high = mean_interval(means, [(one.low, one.high) for one in found], least=-1.0)
+        differences.append(paired_difference(*(np.array([[of[prompt] for prompt in common]]) for of in (left, right))))
+    means = [one.mean for one in differences]
+    low, high = mean_interval(means, [(one.low, one.high) for one in differences], least=-1.0)
     return Difference(mean=math.fsum(means) / len(means), low=low, high=high)

@@ -30,12 +30,12 @@ class CellOutcome:
         headline: Headline metrics of the stage: name without prefix -> value; see `ragen.agents.evaluation.summary`.
         counts: Prompt -> (successes, episodes), without episodes that ended in an error; only prompts from which
             training of the checkpoint never started.
-        seen: The same for the prompts from which it started.
+        seen_counts: The same for the prompts from which it started.
     """
 
     headline: dict[str, float]
     counts: Counts
-    seen: Counts = field(default_factory=dict)
+    seen_counts: Counts = field(default_factory=dict)
 
 
 def read_outcome(store: Store, key: str, environment: str) -> CellOutcome:
@@ -91,12 +91,12 @@ def read_seconds(store: Store, run: str) -> Series:
         StoreError: If a manifest is missing or damaged.
     """
     spent, seconds = 0.0, {}
-    seen: set[tuple[str, str]] = set()
+    counted: set[tuple[str, str]] = set()
     for iteration, stages in store.runs.iterations(run).items():
         seconds[iteration] = spent
         for stage, keys in stages.items():
-            made = {*keys.items()} - seen if kind_of(stage) in _TRAINING else set()
-            seen |= made
+            made = {*keys.items()} - counted if kind_of(stage) in _TRAINING else set()
+            counted |= made
             manifests = (store.lasting_manifest(kind, key) for kind, key in made)
             times = (manifest.provenance.get("seconds", 0.0) for manifest in manifests)
             spent += max((float(time) for time in times), default=0.0)

@@ -51,7 +51,7 @@ def order_of_cells(rates: np.ndarray) -> RankCorrelation | None:
     rho = float(_rhos(means[None])[0])
     random, weights, values = np.random.default_rng(SEED), np.isfinite(rates).astype(float), np.nan_to_num(rates)
     at_once = max(1, _NUMBERS_AT_ONCE // rates.size)
-    found = []
+    rhos = []
     for start in range(0, NUM_RESAMPLES, at_once):
         count = min(at_once, NUM_RESAMPLES - start)
         totals, sizes = np.zeros((num_cells, count)), np.zeros((num_cells, count))
@@ -60,8 +60,8 @@ def order_of_cells(rates: np.ndarray) -> RankCorrelation | None:
             totals += values[:, drawn, prompts].sum(axis=2)
             sizes += weights[:, drawn, prompts].sum(axis=2)
         means = (totals / np.where(sizes > 0, sizes, np.nan)).T.round(_DIGITS)
-        found.append(_rhos(means[np.isfinite(means).all(axis=1)]))
-    low, high = percentiles(np.concatenate(found))
+        rhos.append(_rhos(means[np.isfinite(means).all(axis=1)]))
+    low, high = percentiles(np.concatenate(rhos))
     return RankCorrelation(rho=rho, low=low, high=high, num=num_cells)
 
 

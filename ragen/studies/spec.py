@@ -75,5 +75,5 @@ class StudySpec(Settings):
 
 def repeated(values: Iterable[Any]) -> list[Any]:
     """Return the values that occur more than once, sorted."""
-    found = list(values)
-    return sorted({value for value in found if found.count(value) > 1})
+    entries = list(values)
+    return sorted({value for value in entries if entries.count(value) > 1})

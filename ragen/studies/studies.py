@@ -36,11 +36,11 @@ from starpo.ragen.studies.tables import (
     sweep_tables,
 )
 
-Asked = TypeVar("Asked", bound=StudySpec)
+Request = TypeVar("Request", bound=StudySpec)
 Result = TypeVar("Result", bound=StudyResult)
 
 
-class Studies(Generic[Asked, Result]):
+class Studies(Generic[Request, Result]):
     """The studies of one kind in one store.
 
     Class attributes:
@@ -70,13 +70,13 @@ class Studies(Generic[Asked, Result]):
     def __init__(self, store_url: str) -> None:
         self._location = open_location(store_url)
 
-    def begin(self, asked: Asked) -> None:
+    def begin(self, request: Request) -> None:
         """Record the specification before any work, so that a store that is not writable fails here.
 
         Raises:
             StoreError: If the store cannot be written.
         """
-        self._write(asked, f"{self.spec.word.split()[-1]}.json")
+        self._write(request, f"{self.spec.word.split()[-1]}.json")
 
     def save(self, result: Result) -> None:
         """Write a result and its drawings."""
@@ -92,7 +92,7 @@ class Studies(Generic[Asked, Result]):
             ArtifactDamagedError: If it cannot be read.
         """
         try:
-            found = self.result.model_validate_json(self._location.read(self._path(name, RESULT)))
+            result = self.result.model_validate_json(self._location.read(self._path(name, RESULT)))
         except FileNotFoundError as error:
             names = self.names()
             raise StoreError(
@@ -104,7 +104,7 @@ class Studies(Generic[Asked, Result]):
                 f"{self.place(name)}/{RESULT} cannot be read ({error.errors()[0]['msg']}); run it again: its "
                 "inputs are stored, so only the result is recomputed"
             ) from error
-        return found  # type: ignore[return-value]
+        return result  # type: ignore[return-value]
 
     def version(self, name: str) -> str:
         """Return a digest of the result's record, which a saved result changes; empty if there is none."""

@@ -21,10 +21,10 @@ def is_rollback(name: str, run: str) -> bool:
     return name.startswith(beginning) and _MARK not in name.removeprefix(beginning)
 
 
-def ended_as(run: str, names: Collection[str]) -> str:
+def final_run(run: str, names: Collection[str]) -> str:
     """Find the run that a run ended as, given all runs' names: itself, or the last fork that it was rolled back to."""
     fork = next((name for name in names if is_rollback(name, run)), None)
-    return run if fork is None else ended_as(fork, names)
+    return run if fork is None else final_run(fork, names)
 
 
 def rolled_back(run: str, config: StarPOConfig, healthy: int) -> tuple[str, StarPOConfig] | None:
@@ -48,7 +48,7 @@ def rolled_back(run: str, config: StarPOConfig, healthy: int) -> tuple[str, Star
     return name, apply_overrides(config, {"schedule": schedule, "diagnostics.remedies": left}, name)
 
 
-def what_comes(run: str, config: StarPOConfig, healthy: int) -> str:
+def describe_outcome(run: str, config: StarPOConfig, healthy: int) -> str:
     """Describe in a sentence how a collapsed run continues or why it ends; arguments as for `rolled_back`."""
     again = rolled_back(run, config, healthy)
     if again is not None:

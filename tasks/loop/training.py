@@ -33,7 +33,7 @@ from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import warm_start
 
-PlayOn = Callable[[int], str]
+PlayAttempt = Callable[[int], str]
 """Plays the attempt with this index and returns the key of its turns."""
 
 
@@ -65,18 +65,18 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         if runner.is_over:
             return
         now = config.at(iteration)
-        play_on: PlayOn | None = None
+        play_attempt: PlayAttempt | None = None
         if use.should_collect(iteration):
             lag = 1 if ahead else 0
             turns = ahead or runner.stage(iteration, rollout(iteration, now, checkpoint, progress=runner.progress))
-            play_on = partial(_play_on, runner, iteration, now, checkpoint)
+            play_attempt = partial(_play_attempt, runner, iteration, now, checkpoint)
         else:
             reuse_rollouts(runner, iteration, turns)
         played[iteration] = turns["turns"]
         every = config.diagnostics.probe_every
         if every and iteration % every == 0:
             runner.stage(iteration, probe(now, iteration, checkpoint, first, turns["turns"]))
-        data = reward_and_filter(runner, now, iteration, turns, play_on)
+        data = reward_and_filter(runner, now, iteration, turns, play_attempt)
         turns = {role: key for role, key in data.items() if kind_of(role) == "turns"}
         every = config.diagnostics.gradients_every
         if every and iteration % every == 0:
@@ -142,7 +142,7 @@ def _collected(iteration: int, played: Mapping[int, str]) -> int:
     return min(other for other, turns in played.items() if turns == played[iteration]) or iteration
 
 
-def _play_on(runner: Runner, iteration: int, config: StarPOConfig, checkpoint: str, attempt: int) -> str:
+def _play_attempt(runner: Runner, iteration: int, config: StarPOConfig, checkpoint: str, attempt: int) -> str:
     return runner.stage(iteration, rollout(iteration, config, checkpoint, attempt, runner.progress))["turns"]
 
 
@@ -153,7 +153,7 @@ def reuse_rollouts(runner: Runner, iteration: int, turns: Keys) -> None:
 
 
 def reward_and_filter(
-    runner: Runner, config: StarPOConfig, iteration: int, turns: Keys, play_on: PlayOn | None = None
+    runner: Runner, config: StarPOConfig, iteration: int, turns: Keys, play_attempt: PlayAttempt | None = None
 ) -> Keys:
     """Compute rewards, select groups, play further attempts while too few are kept, and diagnose all of the data.
 
@@ -162,7 +162,7 @@ def reward_and_filter(
         config: Settings of reward and filter, and the maximum number of attempts.
         iteration: Updates completed before it.
         turns: Role -> key of the turns: `turns` and, for further attempts, `turns:1`, ....
-        play_on: Plays another attempt. None to use only the given turns.
+        play_attempt: Plays another attempt. None to use only the given turns.
 
     Returns:
         Role -> key of turns, rewards and selection of all attempts.
@@ -174,9 +174,9 @@ def reward_and_filter(
         attempt += 1
         if numbered("turns", attempt) in data:
             continue
-        if play_on is None or _is_enough(runner, config, iteration, of_kind(data, "selection")):
+        if play_attempt is None or _is_enough(runner, config, iteration, of_kind(data, "selection")):
             break
-        data[numbered("turns", attempt)] = play_on(attempt)
+        data[numbered("turns", attempt)] = play_attempt(attempt)
     runner.stage(iteration, diagnose(iteration, config.rollout.max_attempts, config.tags, **data))
     return data
 

@@ -68,7 +68,7 @@ def large(smollm2: str, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("model", ["smollm2", "large"])
-def test_what_is_not_kept_costs_little(
+def test_unkept_checkpoints_cost_little(
     played: tuple[Store, Keys], model: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (store, data), folder = played, request.getfixturevalue(model)
@@ -88,7 +88,7 @@ def test_what_is_not_kept_costs_little(
         monkeypatch.setattr(TorchLearner, method, timed(name, getattr(TorchLearner, method)))
     placement = ModelPlacement()
     first = checkpoint = warm_start(config).carry_out(store)["checkpoint"]
-    found: dict[str, Any] = {"model": model}
+    figures: dict[str, Any] = {"model": model}
     iteration = 0
     for is_kept in (True, False):
         seconds: dict[str, list[float]] = {"outside": [], "saving": [], "learning": []}
@@ -105,11 +105,11 @@ def test_what_is_not_kept_costs_little(
             if iteration:
                 store.drop("checkpoint", work.inputs["checkpoint"])
             iteration += 1
-        found["written" if is_kept else "hashed"] = {
+        figures["written" if is_kept else "hashed"] = {
             "stored_bytes": max(written),
             "outside_s": [round(one, 3) for one in seconds["outside"]],
             **{f"median_{name}_s": round(statistics.median(all_s[1:]), 3) for name, all_s in seconds.items()},
         }  # without the first, which loads the checkpoint
-    print(json.dumps(found))
+    print(json.dumps(figures))
     placement.close()
-    assert found["hashed"]["stored_bytes"] < 1e6
+    assert figures["hashed"]["stored_bytes"] < 1e6

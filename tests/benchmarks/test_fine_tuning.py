@@ -66,7 +66,7 @@ def turns_of(example: Example) -> list[Example]:
 
 @pytest.mark.parametrize("batch_size", [16, 32])
 @pytest.mark.parametrize("name", list(ENVIRONMENTS))
-def test_a_step_of_fine_tuning_computes_every_prefix_once(policy, name: str, batch_size: int) -> None:
+def test_fine_tuning_step_computes_prefixes_once(policy, name: str, batch_size: int) -> None:
     trained, tokenizer, max_row_tokens = policy
     environment, agent = ENVIRONMENTS[name]
     played = demonstrate_turns(FineTuning(), environment, agent, 200, frozenset(), tokenizer, 4 * batch_size)
@@ -99,16 +99,16 @@ def test_a_step_of_fine_tuning_computes_every_prefix_once(policy, name: str, bat
     for _ in range(ROUNDS):
         for way, arguments in ways.items():
             measured[way].append(seconds(*arguments))
-    losses = {way: found[0][2] for way, found in measured.items()}
+    losses = {way: rounds[0][2] for way, rounds in measured.items()}
     assert losses["shared"] == pytest.approx(losses["plain"], rel=1e-4)
     assert losses["shared, bfloat16"] == pytest.approx(losses["plain"], rel=5e-2)
     print(f"\n{name}: {len(turns)} turns of {len(examples)} contexts; {NUM_PARTS} threads, {DEVICE.kind}")
-    for way, found in measured.items():
+    for way, rounds in measured.items():
         ratios, cpu_ratios = (
-            [plain[i] / own[i] for plain, own in zip(measured["plain"], found, strict=True)] for i in (0, 1)
+            [plain[i] / ours[i] for plain, ours in zip(measured["plain"], rounds, strict=True)] for i in (0, 1)
         )
         print(
-            f"  {way}: {len(turns) / statistics.median(s for s, _, _ in found):.2f} turns/s, "
+            f"  {way}: {len(turns) / statistics.median(s for s, _, _ in rounds):.2f} turns/s, "
             f"{statistics.median(ratios):.2f} times ({min(ratios):.2f} to {max(ratios):.2f}), by seconds of CPU "
             f"{statistics.median(cpu_ratios):.2f}; loss {losses[way]:.5f}"
         )

@@ -46,7 +46,7 @@ def test_every_part_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
 
 
 @pytest.mark.ci
-def test_a_part_that_fails_or_takes_too_long_is_named(tmp_path: Path) -> None:
+def test_failing_or_slow_part_is_named(tmp_path: Path) -> None:
     arguments = ["--device", "cpu", "--tiny", "--model", str(tmp_path / "missing"), "--out", str(tmp_path)]
     failure = program.carried_out("learning", arguments, dict(os.environ), tmp_path, 120)
     assert failure.startswith("exit code 1: ")
@@ -61,7 +61,7 @@ def test_results_that_differ_are_shown() -> None:
     assert row.value == "2 DIFFERENT results in 2 repetitions, another process included"
 
 
-def test_without_a_gpu_one_line_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gpu_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit, match=r"^error: torch \S+ .*(CUDA|GPU).*; --device cpu .*$"):
         called(monkeypatch, "--out", str(tmp_path / "out"))

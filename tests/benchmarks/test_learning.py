@@ -30,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def curves(name: str, store: Path, seeds: tuple[int, ...] = (0, 1, 2)) -> list[list[dict[str, float]]]:
     """Train a preset with several seeds; print and return the panel's success at every evaluated checkpoint."""
-    found = []
+    seed_curves = []
     for seed in seeds:
         run = starpo(preset=name, seed=seed, store=str(store))
         curve = evaluation_curve(Store(str(store)), Store(str(store)).runs.get(run))
@@ -40,8 +40,8 @@ def curves(name: str, store: Path, seeds: tuple[int, ...] = (0, 1, 2)) -> list[l
             f"{name} seed {seed}: {first['success']:.3f} [{first['low']:.3f}, {first['high']:.3f}] -> "
             f"{last['success']:.3f} [{last['low']:.3f}, {last['high']:.3f}]"
         )
-        found.append(curve)
-    return found
+        seed_curves.append(curve)
+    return seed_curves
 
 
 def imitation(name: str, store: Path) -> float:
@@ -62,11 +62,11 @@ def imitation(name: str, store: Path) -> float:
 
 
 @pytest.mark.parametrize("name", ["sokoban", "frozen-lake"])
-def test_it_learns_beyond_imitation(name: str, store: Path) -> None:
+def test_training_improves_on_imitation(name: str, store: Path) -> None:
     gain = {"sokoban": 0.60, "frozen-lake": 0.30}[name]
-    found = curves(name, store)
+    seed_curves = curves(name, store)
     best_imitation = imitation(name, store)
-    for curve in found:
+    for curve in seed_curves:
         first, last = curve[0], curve[-1]
         assert last["success"] - first["success"] >= gain
         assert last["low"] > first["high"]
@@ -77,12 +77,12 @@ def test_it_learns_beyond_imitation(name: str, store: Path) -> None:
     ("name", "gain"),
     [("countdown", 0.25), ("metamath-qa", 0.25), ("search-qa", 0.5), ("reasoning-gym", 0.4), ("rubik", 0.5)],
 )
-def test_other_environments_are_learned(name: str, gain: float, store: Path) -> None:
+def test_further_environments_are_learned(name: str, gain: float, store: Path) -> None:
     for curve in curves(name, store, seeds=(0, 1)):
         assert curve[-1]["success"] - curve[0]["success"] >= gain
 
 
-def test_two_hundred_iterations_do_not_lose_it_again(store: Path) -> None:
+def test_long_training_keeps_what_it_learned(store: Path) -> None:
     run = starpo(preset="sokoban", iterations=200, store=str(store))
     curve = evaluation_curve(Store(str(store)), Store(str(store)).runs.get(run))
     print("sokoban, 200 iterations: " + " ".join(f"{p['iteration']:.0f}:{p['success']:.3f}" for p in curve))

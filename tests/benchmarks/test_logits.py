@@ -70,10 +70,12 @@ def updated(how: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(900)
-def test_memory_of_an_update_does_not_grow_with_logits() -> None:
+def test_update_memory_independent_of_logits() -> None:
     rounds = [(updated("at once"), updated("at a time")) for _ in range(ROUNDS)]
     for name, unit, scale in (("peak_bytes", "MB", 1e-6), ("seconds", "s of processor time", 1.0)):
-        whole, parts = (statistics.median(found[name] * scale for found in side) for side in zip(*rounds, strict=True))
+        whole, parts = (
+            statistics.median(measured[name] * scale for measured in side) for side in zip(*rounds, strict=True)
+        )
         print(f"\n{whole:.4g} {unit} at once, {parts:.4g} some positions at a time")
     whole, parts = rounds[0]
     assert parts["gradient_norm"] == pytest.approx(whole["gradient_norm"], rel=1e-5)

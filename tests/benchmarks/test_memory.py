@@ -50,13 +50,13 @@ def test_memory_of_the_default_run(tmp_path: Path) -> None:
 
 def _sizes(mark: str) -> list[tuple[str, float]]:
     """Return the memory of this test's marked processes by command; pages that they share are counted once."""
-    found: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     for process in psutil.process_iter():
         try:
             if process.environ().get("STARPO_MARK") == mark:
                 line = process.cmdline()
                 name = " ".join(line[1:4])[:60]
-                found[name] = found.get(name, 0.0) + process.memory_full_info().pss
+                sizes[name] = sizes.get(name, 0.0) + process.memory_full_info().pss
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return list(found.items())
+    return list(sizes.items())

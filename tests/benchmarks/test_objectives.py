@@ -38,7 +38,7 @@ PARTS = {
 }
 
 
-def test_a_method_costs_little_more_than_grpo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_method_costs_little_beyond_grpo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_WANDB_MODE", "offline")
     config = preset("sokoban", {"iterations": 2, "evaluation.every": 100, "evaluation.variants": {}})
     store = Store(str(tmp_path / "store"))

@@ -40,8 +40,8 @@ def test_the_default_pair_has_no_gap(tmp_path: Path) -> None:
             data = {name: keys[name] for keys in (turns, rewards, selection) for name in keys if name != "metrics"}
             data.pop("siblings", None)
             key = update(config, 0, checkpoint, checkpoint, data).carry_out(store)["checkpoint"]
-            found = store.manifest("checkpoint", key).headline
-            mean, largest = (found[f"update/old_behaviour_gap_{name}"] for name in ("mean", "max"))
+            headline = store.manifest("checkpoint", key).headline
+            mean, largest = (headline[f"update/old_behaviour_gap_{name}"] for name in ("mean", "max"))
             gaps[engine, played, learned] = mean
             print(f"  {engine:6} {played:9} learner {learned:9} {mean:.1e} ({largest:.1e})")
     assert gaps["torch", "float32", "float32"] < 1e-4 < gaps["torch", "bfloat16", "float32"]

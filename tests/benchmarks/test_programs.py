@@ -67,13 +67,13 @@ def play(folder: Path, num_episodes: int, num_calls: int) -> tuple[list[dict], T
     return turns.to_pylist(), session
 
 
-def test_64_programs_wait_ten_milliseconds_for_the_endpoint_and_none_is_lost(tmp_path, monkeypatch):
+def test_endpoint_loses_none_of_64_programs(tmp_path, monkeypatch):
     answered: list[tuple[float, float]] = []
     answer = endpoint.PendingCall.answer
 
-    def timed(call, found):
+    def timed(call, reply):
         answered.append((call.arrived, time.monotonic()))
-        answer(call, found)
+        answer(call, reply)
 
     monkeypatch.setattr(endpoint.PendingCall, "answer", timed)
     rows, session = play(tmp_path, 64, 30)
@@ -89,7 +89,7 @@ def test_64_programs_wait_ten_milliseconds_for_the_endpoint_and_none_is_lost(tmp
     assert waited_ms <= 10
 
 
-def test_memory_is_flat_over_two_thousand_episodes(tmp_path):
+def test_memory_flat_over_many_episodes(tmp_path):
     process, used = psutil.Process(), []
     for _ in range(32):
         rows, _ = play(tmp_path, 64, 3)

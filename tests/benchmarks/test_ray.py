@@ -99,7 +99,7 @@ def test_two_actors_against_one_pinned(job, shards):
     assert statistics.median(ratios) >= 1.6
 
 
-def test_iteration_ahead_takes_little_more_than_the_longer(tmp_path, monkeypatch):
+def test_iteration_ahead_costs_its_longer_part(tmp_path, monkeypatch):
     """Two actors run on one core and the update on the other, so that each has its own resources, as on a cluster.
 
     On shared cores nothing can overlap: an iteration then takes as long as rollout and update together.
@@ -130,7 +130,7 @@ def test_iteration_ahead_takes_little_more_than_the_longer(tmp_path, monkeypatch
     monkeypatch.setattr(rollout_stage, "_play", play_apart)
     monkeypatch.setattr(record.RunRecorder, "iteration_done", note_the_end)
     sizes = {**SIZES, "iterations": 12, "evaluation.every": 100, "update.importance_cap": 2.0}
-    store, found = Store(str(tmp_path)), {}
+    store, medians = Store(str(tmp_path)), {}
     try:
         with prefect_test_harness(server_startup_timeout=120):
             os.sched_setaffinity(0, {CORES[1]})  # the server may use any core
@@ -145,10 +145,10 @@ def test_iteration_ahead_takes_little_more_than_the_longer(tmp_path, monkeypatch
                     )
                     for stage, kind in (("rollout", "turns"), ("update", "checkpoint"))
                 }
-                found[staleness] = statistics.median(iterations_s), stage_s["turns"], stage_s["checkpoint"]
+                medians[staleness] = statistics.median(iterations_s), stage_s["turns"], stage_s["checkpoint"]
     finally:
         os.sched_setaffinity(0, set(CORES))
-    (together_s, rollout_s, update_s), (ahead_s, *beside) = found[0], found[1]
+    (together_s, rollout_s, update_s), (ahead_s, *beside) = medians[0], medians[1]
     print(
         f"\nload {os.getloadavg()[0]:.1f}; medians\n"
         f"  staleness 0: rollout {rollout_s:.2f} s, update {update_s:.2f} s, iteration {together_s:.2f} s\n"

@@ -46,7 +46,7 @@ def warm_started(request, tmp_path_factory):
 
 @pytest.mark.benchmark
 @pytest.mark.timeout(3600)
-def test_five_times_the_tokens_of_transformers_generate(warm_started):
+def test_rollout_five_times_transformers_speed(warm_started):
     name, agent, folder = warm_started
     model, tokenizer = load_policy(folder)
     contexts = ContextBuilder(tokenizer, agent, SAMPLING.max_response_tokens)

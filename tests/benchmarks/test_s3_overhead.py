@@ -152,6 +152,6 @@ def test_s3_costs_little(
         f"(quartiles {shares[len(shares) // 4]:+.1%}, {shares[3 * len(shares) // 4]:+.1%})"
     )
     for verb in ("list", "read", "write", "delete"):
-        found = [[seconds for asked, seconds in each if asked == verb] for each in calls]
-        number, total = statistics.median(map(len, found)), statistics.median(map(sum, found))
+        seconds_of_calls = [[seconds for name, seconds in each if name == verb] for each in calls]
+        number, total = statistics.median(map(len, seconds_of_calls)), statistics.median(map(sum, seconds_of_calls))
         print(f"  {verb:6} {number:4.0f} calls   {1000 * total:7.1f} ms")

@@ -31,7 +31,7 @@ def rows_apart(token_ids: Sequence[np.ndarray], indices: Iterable[int], _: int) 
 
 
 @pytest.mark.parametrize(("context", "iterations"), [("window", 11), ("full", 3)])
-def test_an_update_costs_what_is_different_in_it(
+def test_update_cost_follows_distinct_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: str, iterations: int
 ) -> None:
     monkeypatch.setenv("STARPO_WANDB_MODE", "offline")

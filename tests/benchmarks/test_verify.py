@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.usef
 ITERATIONS = 20
 
 
-def test_verify_takes_less_time_than_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_faster_than_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_WANDB_MODE", "offline")
     monkeypatch.setenv("STARPO_STATE_DIR", str(tmp_path / "state"))
     begins: list[float] = []

@@ -63,7 +63,7 @@ def warm_started(request, tmp_path_factory):
 
 @pytest.mark.benchmark
 @pytest.mark.timeout(3600)
-def test_three_times_the_tokens_of_transformers_generate(warm_started):
+def test_rollout_three_times_transformers_speed(warm_started):
     name, config, folder = warm_started
     sampling, limit, agent = config.rollout.sampling, config.rollout.max_context_tokens, config.agent
     model, tokenizer = load_policy(folder)

@@ -67,13 +67,13 @@ def test_vllm_beside_the_torch_engine(vllm_interpreter, folder):
             turns, usage[name] = take_usage(play_shards(player, replace(job, checkpoint_key=f"key-{number}"), SHARDS))
             elapsed_s = time.perf_counter() - started
             speeds[name].append(sum(map(len, turns["response_ids"].to_pylist())) / elapsed_s)
-    found = usage["vllm"]["cached_prompt_tokens"] / usage["vllm"]["prompt_tokens"]
+    cached_share = usage["vllm"]["cached_prompt_tokens"] / usage["vllm"]["prompt_tokens"]
     print(f"\n{len(SHARDS[0])} episodes, {turns.num_rows} turns, one thread each, load {os.getloadavg()[0]:.1f}")
     for name, values in speeds.items():
         print(
             f"{name:6} {statistics.median(values[1:]):7.0f} response tokens/s {[round(value) for value in values[1:]]}"
         )
-    print(f"vLLM found {100 * found:.0f}% of its prompt tokens in its prefix cache")
+    print(f"vLLM found {100 * cached_share:.0f}% of its prompt tokens in its prefix cache")
     assert turns.num_rows > len(SHARDS[0])
 
 
@@ -131,20 +131,20 @@ def half_a_billion(tmp_path_factory):
 @pytest.mark.gpu
 @pytest.mark.benchmark
 @pytest.mark.timeout(1800)
-def test_on_a_gpu_the_engine_reaches_most_of_vllm_alone(vllm_interpreter, half_a_billion):
+def test_gpu_engine_speed_near_bare_vllm(vllm_interpreter, half_a_billion):
     sizes = {"num_groups": 16, "group_size": 16, "max_response_tokens": 200, "max_context_tokens": 4096}
     assert measured(vllm_interpreter, half_a_billion, **sizes, repeats=REPEATS) >= 0.6
 
 
 @pytest.mark.gpu
 @pytest.mark.benchmark
-def test_half_a_billion_weights_update_in_two_seconds(vllm_interpreter, half_a_billion):
+def test_half_billion_weights_updated_in_seconds(vllm_interpreter, half_a_billion):
     update_ms, _ = update_times_ms(vllm_interpreter, half_a_billion)
     assert update_ms < 2000
 
 
 @pytest.mark.benchmark
-def test_weights_are_updated_within_a_tenth_of_a_second(vllm_interpreter, folder):
+def test_weights_updated_within_tenth_of_second(vllm_interpreter, folder):
     update_ms, _ = update_times_ms(vllm_interpreter, folder)
     assert update_ms < 100
 

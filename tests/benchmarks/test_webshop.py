@@ -21,7 +21,7 @@ pytestmark = pytest.mark.benchmark
 EPISODES, STEPS, QUERIES = 1000, 10, 500
 
 
-def test_a_search_among_10000_takes_less_than_5_ms() -> None:
+def test_search_of_10000_under_5_ms() -> None:
     environment = WebShop(WebShopSettings(num_products=10_000))
     environment.reset(seed=0)
     index, goals = environment.catalogue.index, environment.catalogue.goals

@@ -127,7 +127,7 @@ def write_hostile_store(folder: Path) -> None:
 
 def assert_nothing_raw(out: str) -> None:
     bare = RICH_OWN.sub("", out).replace(FAMILY, "")
-    found = FORBIDDEN.search(bare)
-    assert found is None, f"{found[0]!r} in {bare[max(0, found.start() - 80) : found.end() + 20]!r}"
+    match = FORBIDDEN.search(bare)
+    assert match is None, f"{match[0]!r} in {bare[max(0, match.start() - 80) : match.end() + 20]!r}"
     assert "\u200d" not in bare
     assert len(out) < 3_000_000

@@ -33,7 +33,7 @@ def grid_file(tmp_path: Path):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", GRIDS.names())
-def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store) -> None:
+def test_shipped_grids_are_valid_and_described(name: str, store: Store) -> None:
     study = plan_ablation(Grid.load(GRIDS.path(name)), store)
     assert study.grid.name == name
     assert len(study.cells) > 1
@@ -52,15 +52,15 @@ def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store
         ("fig-10-bandit", {"k = 1": "fresh rollouts", "k = 5": "vanilla"}),
     ],
 )
-def test_figures_share_the_cells_of_one_experiment(figure: str, cells: dict[str, str], store: Store) -> None:
+def test_figures_share_cells_of_experiment(figure: str, cells: dict[str, str], store: Store) -> None:
     """Equal settings have equal keys: what fig-9-bandit has trained is not trained again."""
     whole = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path("fig-9-bandit")), store).cells}
-    own = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path(figure)), store).cells}
-    for label, twin in cells.items():
-        assert own[label] == whole[twin]
+    cells_of_figure = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path(figure)), store).cells}
+    for label, counterpart in cells.items():
+        assert cells_of_figure[label] == whole[counterpart]
 
 
-def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> None:
+def test_cell_runs_differ_by_seed_only(grid_file, store: Store) -> None:
     study = plan_ablation(Grid.load(Path(grid_file())), store)
     assert [(run.cell.label, run.seed) for run in study.runs[:3]] == [("keep=0.5", 0), ("keep=1.0", 0), ("keep=0.5", 1)]
     first, again = study.runs[0], study.runs[2]
@@ -68,29 +68,29 @@ def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> Non
     assert first.name.startswith("mine.keep-0.5-s0-")
 
 
-def test_a_run_that_was_finished_under_another_name_is_not_done_again(grid_file, store: Store) -> None:
+def test_renamed_finished_run_is_not_repeated(grid_file, store: Store) -> None:
     grid = Grid.load(Path(grid_file()))
-    own, other, *_ = plan_ablation(grid, store).runs
-    name = own.name.replace("mine.", "another.")
-    store.runs.create(name, flow="starpo", preset="another", config=own.config.model_dump(mode="json"))
-    assert plan_ablation(grid, store).runs[0].name == own.name  # the other one is not finished
+    first_run, other, *_ = plan_ablation(grid, store).runs
+    name = first_run.name.replace("mine.", "another.")
+    store.runs.create(name, flow="starpo", preset="another", config=first_run.config.model_dump(mode="json"))
+    assert plan_ablation(grid, store).runs[0].name == first_run.name  # the other one is not finished
     store.runs.set_state(name, "completed")
     first, second, *_ = plan_ablation(grid, store).runs
     assert (first.name, second.name) == (name, other.name)
-    store.runs.create(own.name, flow="starpo", preset="mine", config=own.config.model_dump(mode="json"))
-    assert plan_ablation(grid, store).runs[0].name == own.name
+    store.runs.create(first_run.name, flow="starpo", preset="mine", config=first_run.config.model_dump(mode="json"))
+    assert plan_ablation(grid, store).runs[0].name == first_run.name
 
 
-def test_a_run_of_other_settings_is_no_run_of_a_cell_whatever_it_is_called(grid_file, store: Store) -> None:
+def test_cell_ignores_run_with_other_settings(grid_file, store: Store) -> None:
     grid = Grid.load(Path(grid_file()))
-    own, other, *_ = plan_ablation(grid, store).runs
-    name = own.name.replace("mine.", "another.")
+    first_run, other, *_ = plan_ablation(grid, store).runs
+    name = first_run.name.replace("mine.", "another.")
     store.runs.create(name, flow="starpo", preset="another", config=other.config.model_dump(mode="json"))
     store.runs.set_state(name, "completed")
-    assert plan_ablation(grid, store).runs[0].name == own.name
+    assert plan_ablation(grid, store).runs[0].name == first_run.name
 
 
-def test_a_run_that_is_rolled_back_is_at_work_until_its_fork_ends(grid_file, store: Store) -> None:
+def test_rolled_back_run_follows_fork(grid_file, store: Store) -> None:
     plan = plan_ablation(Grid.load(Path(grid_file())), store)
     name = plan.runs[0].name
     fork, look = f"{name}-rollback-3", _looking_at(store, plan)
@@ -103,7 +103,7 @@ def test_a_run_that_is_rolled_back_is_at_work_until_its_fork_ends(grid_file, sto
     assert look() == ({name: "completed"}, "no active run")
 
 
-def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, capsys, tmp_path: Path) -> None:
+def test_dry_run_counts_stages_without_writing(grid_file, store: Store, capsys, tmp_path: Path) -> None:
     ablate(grid_file(), dry_run=True, store=store.url, as_json=True)
     plan = json.loads(capsys.readouterr().out)
     # Each of 6 runs has 15 stages. The seeds share warm start and first evaluation; the two cells of a seed share the
@@ -145,13 +145,13 @@ def test_an_unknown_run_suggests_near_ones(grid_file, store: Store) -> None:
     assert "did you mean smoke-mine" in message
 
 
-def test_a_run_of_another_kind_cannot_be_a_base(grid_file, store: Store) -> None:
+def test_other_run_kind_is_no_base(grid_file, store: Store) -> None:
     store.runs.create("other", flow="starpo", preset=None, config={"iterations": 3})
     message = refused(store, grid_file(SMALL.replace('preset = "smoke"', 'run = "other"')))
     assert "environment is missing" in message
 
 
-def test_a_run_and_a_file_can_be_a_base(grid_file, store: Store, tmp_path: Path) -> None:
+def test_run_or_file_can_be_base(grid_file, store: Store, tmp_path: Path) -> None:
     config = preset("smoke", {"iterations": 7})
     store.runs.create("mine", flow="starpo", preset="smoke", config=config.model_dump(mode="json"))
     of_run = plan_ablation(Grid.load(Path(grid_file(SMALL.replace('preset = "smoke"', 'run = "mine"')))), store)
@@ -161,7 +161,7 @@ def test_a_run_and_a_file_can_be_a_base(grid_file, store: Store, tmp_path: Path)
     assert plan_ablation(grid, store, folder=tmp_path).cells[0].config.iterations == 8
 
 
-def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tmp_path: Path, monkeypatch) -> None:
+def test_unwritable_store_refused_before_work(grid_file, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: pytest.fail("work began"))
     folder = tmp_path / "other"
     folder.mkdir()
@@ -196,7 +196,7 @@ RESULT = AblationResult(
 )  # fmt: skip
 
 
-def test_rows_put_the_last_beside_the_peak() -> None:
+def test_rows_show_last_beside_peak() -> None:
     ((title, (base, cell), _),) = ablation_tables(RESULT)
     assert title == "success on sokoban; last: at iteration 4"
     assert base["difference [95%], and by seed"] == "base"
@@ -206,19 +206,19 @@ def test_rows_put_the_last_beside_the_peak() -> None:
     }  # fmt: skip
 
 
-def test_a_stored_result_is_shown_with_failures_and_warnings(store: Store, capsys, monkeypatch) -> None:
+def test_stored_result_shows_failures_and_warnings(store: Store, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     Ablations(store.url).save(RESULT)
     ablate("mine", result=True, store=store.url)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "failed: b1: NothingKeptError" in said
-    assert "a peak is the luckiest of many" in said
-    assert "10,000 resamples" in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert "failed: b1: NothingKeptError" in output
+    assert "a peak is the luckiest of many" in output
+    assert "10,000 resamples" in output
     ablate("mine", result=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["cells"][1]["errors"] == {"1": "NothingKeptError: a | b\n<script>"}
 
 
-def test_a_result_is_found_by_its_grids_file(grid_file, store: Store, capsys) -> None:
+def test_result_found_by_grid_file(grid_file, store: Store, capsys) -> None:
     Ablations(store.url).save(RESULT.model_copy(update={"name": "named"}))
     ablate(grid_file('name = "named"\n' + SMALL), result=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["name"] == "named"
@@ -226,7 +226,7 @@ def test_a_result_is_found_by_its_grids_file(grid_file, store: Store, capsys) ->
     assert json.loads(capsys.readouterr().out)["name"] == "named"
 
 
-def test_what_is_neither_a_result_nor_a_file_is_one_message(grid_file, store: Store) -> None:
+def test_neither_result_nor_file_one_message(grid_file, store: Store) -> None:
     Ablations(store.url).save(RESULT)
     for given in ("here/mine.toml", "mime"):
         with pytest.raises(
@@ -238,7 +238,7 @@ def test_what_is_neither_a_result_nor_a_file_is_one_message(grid_file, store: St
 
 
 @pytest.mark.parametrize("is_stored_before", [False, True])
-def test_a_result_that_prefect_does_not_hear_of_ends_the_command(
+def test_stored_result_ends_command_without_prefect(
     grid_file, store: Store, monkeypatch, capsys, is_stored_before: bool
 ) -> None:
     plan = plan_ablation(Grid.load(Path(grid_file())), store)

@@ -87,9 +87,9 @@ def ended(store: Store, prefect: Prefect, monkeypatch: pytest.MonkeyPatch) -> Ca
 
         monkeypatch.setattr(ablation, "run_flow_in_subprocess", start)
         runs: Any = [SimpleNamespace(name=name, config=None, label="x") for name in names or ("mine",)]
-        found = dict(ablation._run_in_processes(store, runs, len(runs)))
+        errors = dict(ablation._run_in_processes(store, runs, len(runs)))
         assert not any(process.was_terminated for process in started)
-        return found
+        return errors
 
     return end
 
@@ -99,7 +99,7 @@ def say(store: Store, name: str, status: RunStatus) -> None:
     store.runs.set_state(name, status)
 
 
-def test_one_that_is_rolled_back_and_ends_well_as_a_fork_has_not_failed(
+def test_rolled_back_run_with_fork_succeeds(
     ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
 ) -> None:
     """Its flow run is then named after the fork."""
@@ -127,7 +127,7 @@ def test_a_fork_that_fails_says_why(
     assert ended(work) == {"mine": "E: no remedy is left"}
 
 
-def test_one_that_fails_before_it_writes_anything_says_why(
+def test_early_failure_gives_its_reason(
     ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
 ) -> None:
     say(store, "mine", "completed")  # an earlier run, whose artifacts were deleted since
@@ -139,7 +139,7 @@ def test_one_that_fails_before_it_writes_anything_says_why(
     assert ended(work) == {"mine": "ConfigError: no GPU"}
 
 
-def test_one_that_is_killed_is_told_by_its_signal(
+def test_killed_cell_reports_its_signal(
     ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
 ) -> None:
     def work(name: str) -> int:
@@ -152,7 +152,7 @@ def test_one_that_is_killed_is_told_by_its_signal(
     assert prefect.crashed == {"mine": error}
 
 
-def test_a_server_that_is_busy_stops_no_run_and_fails_none_that_is_completed(
+def test_busy_server_fails_no_completed_run(
     ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
 ) -> None:
     prefect.error = httpx.ReadTimeout("nothing for 60 s")
@@ -161,10 +161,10 @@ def test_a_server_that_is_busy_stops_no_run_and_fails_none_that_is_completed(
         say(store, name, "completed" if name == "good" else "failed")
         return 0 if name == "good" else 1
 
-    found = ended(work, "bad", "good", "worse")
-    assert found["good"] is None
+    errors = ended(work, "bad", "good", "worse")
+    assert errors["good"] is None
     expected = (
         r"its process ended with exit code 1 before the run was finished; why is not known: the Prefect server .*busy"
     )
-    assert re.match(expected, found["bad"] or "")
-    assert re.match(expected, found["worse"] or "")
+    assert re.match(expected, errors["bad"] or "")
+    assert re.match(expected, errors["worse"] or "")

@@ -74,7 +74,7 @@ class TestSql:
         assert code == 0
         assert [line.split() for line in out.splitlines() if line.strip()[:1].isdigit()] == [["0", "40"], ["1", "40"]]
 
-    def test_long_answers_are_cut_for_people_alone(self, ragen: Ragen) -> None:
+    def test_long_answers_cut_for_people_only(self, ragen: Ragen) -> None:
         _, out, _ = ragen("sql", "mine", "select range as n from range(250)")
         assert "the first 100 rows" in out
         _, out, _ = ragen("sql", "mine", "select range as n from range(250)", "--json")
@@ -112,7 +112,7 @@ class TestSql:
         message = refused(ragen("sql", "mine", "select 1 as a", "--csv", str(tmp_path / "no" / "a.csv")))
         assert "cannot write" in message
 
-    def test_a_failing_answer_leaves_the_file_as_it_was(self, ragen: Ragen, tmp_path: Path) -> None:
+    def test_failing_query_keeps_the_file(self, ragen: Ragen, tmp_path: Path) -> None:
         file = tmp_path / "a.csv"
         file.write_text("precious")
         refused(ragen("sql", "mine", "select think::integer from turns", "--csv", str(file)))
@@ -155,9 +155,7 @@ class TestAudit:
         assert out.startswith("the stored data are inconsistent (groups)\n")
         assert out.index("(groups)") < out.index("(formats)"), "faults come before notes"
 
-    def test_long_texts_are_the_last_that_there_are_and_the_run_is_none_of_them(
-        self, ragen: Ragen, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_long_texts_exclude_the_run_name(self, ragen: Ragen, monkeypatch: pytest.MonkeyPatch) -> None:
         table = pa.table({"run": ["a-run-with-a-name-of-a-grid"] * 2, "iteration": [0, 1], "example": ["x" * 40, None]})
         finding = Finding("Found", "note", "Something.", "It says so.", table, is_over_time=True)
         monkeypatch.setattr("starpo.flows.cli.audit.run_audits", lambda *_: [("errors", finding)])
@@ -165,7 +163,7 @@ class TestAudit:
         lines = [line for line in out.splitlines() if " of iteration " in line]
         assert lines == [f"example of iteration 0: {'x' * 40}"]
 
-    def test_rows_of_a_long_run_are_spread_over_time(self) -> None:
+    def test_long_run_rows_spread_over_time(self) -> None:
         table = pa.table({"run": ["r"] * 60, "iteration": [i // 3 for i in range(60)]})
         over_time = Finding("t", "note", "s", "m", table, is_over_time=True)
         assert [row["iteration"] for row in shown_rows(over_time, 9)] == [0, 0, 0, 10, 10, 10, 19, 19, 19]
@@ -175,7 +173,7 @@ class TestAudit:
         assert [row["iteration"] for row in shown_rows(cases, 4)] == [0, 0, 0, 1]
 
     @pytest.mark.parametrize("sizes", [[1, 9], [9, 1], [5, 1, 1, 1, 8, 1, 2], [1] * 11 + [3], [40]])
-    def test_no_more_rows_are_shown_than_asked_for_however_many_an_iteration_has(self, sizes: list[int]) -> None:
+    def test_rows_shown_limited_as_asked(self, sizes: list[int]) -> None:
         iterations = [number for number, size in enumerate(sizes) for _ in range(size)]
         table = pa.table({"run": ["r"] * len(iterations), "iteration": iterations})
         finding = Finding("t", "note", "s", "m", table, is_over_time=True)
@@ -204,19 +202,19 @@ class TestLineage:
         assert made < out.index("turns: make-turns") < led < out.index("make-samples")
         assert "mine:0:make-selection" in out
 
-    def test_a_work_named_again_is_pointed_to_where_it_is_drawn(self) -> None:
+    def test_repeated_work_refers_to_first_node(self) -> None:
         works = {key: LineageStep(key, key, ("metrics",), (), {}, (), distance) for key, distance in DISTANCES.items()}
-        found = Lineage(works["root"], works, EDGES, (), ())
+        graph = Lineage(works["root"], works, EDGES, (), ())
         console = Console(width=120)
         with console.capture() as captured:
-            console.print(draw_lineage(found, 0))
+            console.print(draw_lineage(graph, 0))
         lines = [line.strip(" │├└─") for line in captured.get().splitlines()]
         shown = [(line.split()[1], line.partition("(see ")[2].rstrip(")")) for line in lines if ": " in line]
         assert shown == [
             ("first", ""), ("middle", "there"), ("source", ""), ("middle", ""), ("last", ""), ("first", "there"),
         ]  # fmt: skip
 
-    def test_a_chain_of_any_length_is_drawn(self) -> None:
+    def test_chain_of_any_length_is_drawn(self) -> None:
         keys = ["root", *(f"w{number}" for number in range(1, 3000))]
         works = {key: LineageStep(key, key, ("metrics",), (), {}, (), -number) for number, key in enumerate(keys)}
         edges = tuple((older, "checkpoint", key) for key, older in itertools.pairwise(keys))

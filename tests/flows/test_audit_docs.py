@@ -37,7 +37,7 @@ def database() -> Database:
     return Database(load)
 
 
-def test_there_are_queries() -> None:
+def test_guide_has_queries() -> None:
     assert len(QUERIES) >= 8
 
 
@@ -48,18 +48,18 @@ def test_a_query_of_the_guide_runs(database: Database, query: str) -> None:
     assert answer.num_rows or "having" in query
 
 
-def test_work_that_makes_several_artifacts_is_timed_once(database: Database) -> None:
+def test_work_with_several_artifacts_timed_once(database: Database) -> None:
     [query] = [query for query in QUERIES if "as seconds" in query]
     assert database.query(query).to_pylist() == [{"stage": "update", "times": 1, "seconds": 1.5}]
 
 
-def test_the_guide_names_every_view_and_audit() -> None:
+def test_guide_names_every_view_and_audit() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert [name for name in VIEW_NAMES if f"`{name}`" not in text] == []
     assert re.findall(r"`(\w+)`", re.findall(r"standard questions: (.*?) \(", text)[0]) == list(AUDITS)
 
 
-def test_the_guide_names_the_bounds_of_a_question_with_their_defaults() -> None:
+def test_guide_states_query_limits_and_defaults() -> None:
     rows = dict(re.findall(r"^\| `(STARPO_SQL_\w+)` \| ([\d.]+) \|", DOCUMENT.read_text(encoding="utf-8"), re.M))
     fields = {name: field for name, field in Runtime.model_fields.items() if name.startswith("sql_")}
     assert {name: float(default) for name, default in rows.items()} == {

@@ -12,7 +12,7 @@ def run(store: Store, name: str, status: str) -> None:
     store.runs.set_state(name, status)  # type: ignore[arg-type]
 
 
-def test_running_runs_are_due_or_else_the_newest(tmp_path: Path) -> None:
+def test_active_runs_due_else_newest(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     assert due_runs(store) == []
     run(store, "old", "completed")
@@ -38,7 +38,7 @@ def test_a_damaged_run_hides_no_other(tmp_path: Path) -> None:
     assert due_runs(store) == ["damaged", "new"]
 
 
-def test_it_is_a_scheduled_deployment() -> None:
+def test_audit_is_a_scheduled_deployment() -> None:
     (deployed,) = [made for made in deployments() if made.flow.name == "audit"]
     made = deployed.to_runner()
     assert made.name == "hourly"

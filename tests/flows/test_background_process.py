@@ -16,7 +16,7 @@ from starpo.flows.server import LOCAL_API, Process, ServerError
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
 
-def test_what_runs_inherit_from_the_serving_process_is_known(tmp_path):
+def test_inherited_settings_of_runs_are_known(tmp_path):
     assert server.served_environment(str(tmp_path)) is None
     process, begun = Process("serve", tmp_path), tmp_path / "begun"  # until then, a fork of this process
     code = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
@@ -31,7 +31,7 @@ def test_what_runs_inherit_from_the_serving_process_is_known(tmp_path):
         assert process.stop()
 
 
-def test_one_that_has_ended_is_not_running(tmp_path):
+def test_ended_process_is_not_running(tmp_path):
     process = Process("short", tmp_path)
     process.start(sys.executable, "-c", "")
     deadline = time.monotonic() + 30
@@ -40,25 +40,25 @@ def test_one_that_has_ended_is_not_running(tmp_path):
         time.sleep(0.05)
 
 
-def test_one_that_ends_while_it_is_stopped_is_no_error(tmp_path, monkeypatch):
+def test_process_ending_while_stopped_is_fine(tmp_path, monkeypatch):
     """This happens when `starpo down` comes just after the process was found running."""
     child = subprocess.Popen(SLEEP)
-    found = psutil.Process(child.pid)
+    dead = psutil.Process(child.pid)
     child.kill()
     child.wait()
-    monkeypatch.setattr(Process, "running", lambda _: found)
+    monkeypatch.setattr(Process, "running", lambda _: dead)
     process = Process("gone", tmp_path)
     assert process.num_children() == 0
     assert process.stop()
 
 
-def test_a_folder_that_cannot_be_is_one_message(tmp_path):
+def test_impossible_folder_is_one_message(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ServerError, match="STARPO_STATE_DIR"):
         Process("sleep", tmp_path / "file" / "state").start(*SLEEP)
 
 
-def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
+def test_slow_server_is_waited_for(tmp_path, monkeypatch):
     """Two runs on two cores can slow it down so much that the first health check gets no answer."""
     answers = iter([False, False, True])
     monkeypatch.setattr(server, "is_healthy", lambda _: next(answers))
@@ -75,7 +75,7 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
     assert list(answers) == []
 
 
-def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypatch):
+def test_concurrent_commands_start_one_server(tmp_path, monkeypatch):
     """Otherwise `starpo down` would know only the second one's processes, and two would serve the same deployments."""
     started, start = {}, Process.start
     monkeypatch.setenv("STARPO_STORE", "store")
@@ -99,7 +99,7 @@ def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypa
         server.stop(str(tmp_path))
 
 
-def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
+def test_server_elsewhere_named_at_once(tmp_path, monkeypatch):
     there, here = "http://127.0.0.1:1/api", "http://127.0.0.1:2/api"
     monkeypatch.setattr(server, "is_healthy", lambda _: False)
     monkeypatch.setattr(server, "api_url", lambda: here)
@@ -117,7 +117,7 @@ def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.ci
-def test_without_a_configured_server_there_is_a_local_one(tmp_path: Path) -> None:
+def test_local_server_is_the_default(tmp_path: Path) -> None:
     """This holds in any folder, as for an installed package; Prefect's own client then uses it too."""
     code = (
         "from prefect.settings import PREFECT_API_URL as url; from starpo.flows.server import api_url; "

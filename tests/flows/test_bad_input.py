@@ -81,7 +81,7 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     assert "mine.toml: is not TOML: Invalid value (at line 1" in refused("validate", "mine.toml", cwd=tmp_path)
 
 
-def test_one_flipped_byte(stored: Path) -> None:
+def test_flipped_byte_is_one_message(stored: Path) -> None:
     file = next(stored.glob("*.parquet"))
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
@@ -102,13 +102,13 @@ def test_a_store_that_cannot_be_made() -> None:
 
 
 @pytest.mark.ci
-def test_no_server_and_none_may_be_started(tmp_path: Path) -> None:
+def test_no_server_and_none_allowed(tmp_path: Path) -> None:
     message = refused("up", cwd=tmp_path, run=ragen_apart, PREFECT_API_URL="http://prefect.invalid:4200/api")
     assert "prefect.invalid" in message
 
 
 @pytest.mark.parametrize("command", [("prompt", "place/mine.jinja"), ("environment", "stairs", "--folder", "place")])
-def test_a_template_in_a_file_instead_of_a_folder(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_template_in_file_instead_of_folder(tmp_path: Path, command: tuple[str, ...]) -> None:
     (tmp_path / "place").touch()
     message = refused("new", *command, cwd=tmp_path)
     assert re.match(r"error: place/\S+ cannot be written \(File exists\); choose a folder that you may write", message)
@@ -116,7 +116,7 @@ def test_a_template_in_a_file_instead_of_a_folder(tmp_path: Path, command: tuple
 
 @pytest.mark.ci
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
-def test_a_template_in_a_folder_that_is_not_yours(tmp_path: Path) -> None:
+def test_template_in_foreign_folder(tmp_path: Path) -> None:
     (tmp_path / "place").mkdir(mode=0o444)
     message = refused("new", "prompt", "place/mine.jinja", cwd=tmp_path, run=ragen_obeying)
     assert message.startswith("error: place/mine.jinja cannot be written (Permission denied); choose a folder")
@@ -127,22 +127,22 @@ def test_unknown_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("runs", "--store", ""), ("store", "copy", "mine", ""), ("runs",)])
-def test_an_empty_address_is_not_the_default_store(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_empty_address_is_no_default_store(tmp_path: Path, command: tuple[str, ...]) -> None:
     assert "address is empty" in refused(*command, cwd=tmp_path, STARPO_STORE="" if len(command) == 1 else "store")
 
 
-def test_a_mistyped_store_is_not_an_empty_one(tmp_path: Path) -> None:
+def test_mistyped_store_is_not_empty(tmp_path: Path) -> None:
     message = refused("runs", "--store", str(tmp_path / "typo"), cwd=tmp_path)
     assert f"no store was found at {tmp_path}/typo: there is no such folder" in message
 
 
-def test_a_folder_of_something_else_is_no_store(tmp_path: Path) -> None:
+def test_folder_of_other_files_refused(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").touch()
     assert "no runs folder" in refused("runs", "--store", "letters", cwd=tmp_path)
 
 
-def test_a_store_that_has_no_run_yet_is_one(tmp_path: Path) -> None:
+def test_empty_store_is_valid(tmp_path: Path) -> None:
     result = ragen("runs", "--store", str(tmp_path), cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert f"no runs in {tmp_path} yet" in result.stdout
@@ -156,7 +156,7 @@ def test_a_store_that_has_no_run_yet_is_one(tmp_path: Path) -> None:
         (("validate", "webshop", "--set", "environment.split_rule=original"), "the size of its split"),
     ],
 )
-def test_what_has_gone_is_named_with_what_replaces_it(arguments: tuple[str, ...], instead: str, tmp_path: Path) -> None:
+def test_removed_setting_names_its_replacement(arguments: tuple[str, ...], instead: str, tmp_path: Path) -> None:
     result = ragen(*arguments, cwd=tmp_path)
     assert result.returncode != 0
     assert "was removed" in result.stderr

@@ -50,14 +50,14 @@ def ragen(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ("command", "answer"),
     [(("runs",), "no runs"), (("validate", "smoke"), "valid")],
 )
-def test_what_does_not_need_it_works(folder: Path, command: tuple[str, ...], answer: str) -> None:
+def test_commands_without_environment_still_work(folder: Path, command: tuple[str, ...], answer: str) -> None:
     result = ragen(folder, *command)
     assert (result.returncode, result.stderr) == (0, "")
     assert answer in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "message"),
     [
         ("import nosuch_module\n", "faulty.py, line 1: ModuleNotFoundError: No module named 'nosuch_module'"),
         ("\nLEFT = 1 / 0\n", "faulty.py, line 2: ZeroDivisionError: division by zero"),
@@ -69,8 +69,8 @@ def test_what_does_not_need_it_works(folder: Path, command: tuple[str, ...], ans
         ),
     ],
 )
-def test_every_fault_is_told_to_who_asks_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, found: str
+def test_fault_is_reported_to_every_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
 ) -> None:
     (tmp_path / "faulty.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
@@ -78,18 +78,18 @@ def test_every_fault_is_told_to_who_asks_for_it(
     monkeypatch.setitem(registry.ENVIRONMENTS, "faulty", "faulty:GridWorld")
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(named_settings(["faulty"], settings_type)).validate_python({"type": "faulty", "size": 3})
-    assert found in str(refused.value)
+    assert message in str(refused.value)
     monkeypatch.delitem(sys.modules, "faulty", raising=False)
 
 
-def test_any_registered_thing_that_cannot_be_loaded_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unloadable_registered_object_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_filters.py").write_text("import numpy\nraise RuntimeError('no licence')\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(RegistryError, match=r"'mine' .*my_filters.py, line 2: RuntimeError: no licence"):
         load({"mine": "my_filters:keep"}, "mine")
 
 
-def test_a_fault_in_another_file_names_the_line_that_led_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_elsewhere_names_the_calling_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "asks.py").write_text("import json\njson.loads('{')\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="Expecting") as raised:
@@ -98,7 +98,7 @@ def test_a_fault_in_another_file_names_the_line_that_led_there(tmp_path: Path, m
 
 
 @pytest.mark.ci
-def test_a_module_that_ends_the_process_is_a_fault_and_not_a_success(folder: Path) -> None:
+def test_module_exiting_process_is_a_fault(folder: Path) -> None:
     (folder / "gridworld.py").write_text("import sys\n\nsys.exit(0)\n")
     result = ragen(folder, "validate", "smoke", "--set", "environment.type=gridworld")
     assert result.returncode == 1

@@ -45,7 +45,7 @@ def store(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def said(store, monkeypatch):
+def printed(store, monkeypatch):
     def run(prefect: Prefect, name: str = "mine") -> str:
         monkeypatch.setattr("starpo.flows.cli.cancel.unfinished", prefect.unfinished)
         monkeypatch.setattr("starpo.flows.cli.cancel.FlowRun", prefect.flow_run)
@@ -62,9 +62,9 @@ def _not_at_work(store, monkeypatch):
 
 
 @pytest.mark.usefixtures("_not_at_work")
-def test_a_run_is_cancelled_and_its_state_says_so(said, store):
+def test_cancelled_run_has_cancelled_state(printed, store):
     prefect = Prefect("mine", "other")
-    assert "run mine is cancelled" in said(prefect)
+    assert "run mine is cancelled" in printed(prefect)
     assert prefect.cancelled == [prefect.runs[0].id]
     state = store.runs.state("mine")
     assert (state.status, state.metrics) == ("cancelled", {"iteration": 3})
@@ -72,63 +72,63 @@ def test_a_run_is_cancelled_and_its_state_says_so(said, store):
 
 
 @pytest.mark.usefixtures("_not_at_work")
-def test_one_of_the_same_name_in_another_store_is_left_alone(said, store, tmp_path):
+def test_same_name_in_other_store_untouched(printed, store, tmp_path):
     elsewhere = Prefect("mine", store=str(tmp_path / "elsewhere"))
-    assert "is not running" in said(elsewhere)
+    assert "is not running" in printed(elsewhere)
     assert elsewhere.cancelled == []
     here = Prefect("mine", store=store.address)
-    assert "run mine is cancelled" in said(here)
+    assert "run mine is cancelled" in printed(here)
     assert len(here.cancelled) == 1
 
 
 @pytest.mark.usefixtures("_not_at_work")
-def test_one_that_came_to_its_end_meanwhile_stays_completed(said, store):
+def test_run_finished_meanwhile_stays_completed(printed, store):
     store.runs.set_state("mine", "completed", "completed")
-    assert "finished before it could be cancelled" in said(Prefect("mine", outcome=Outcome("completed", "")))
+    assert "finished before it could be cancelled" in printed(Prefect("mine", outcome=Outcome("completed", "")))
     assert store.runs.state("mine").status == "completed"
 
 
 @pytest.mark.usefixtures("_not_at_work")
-def test_a_complete_run_that_was_asked_for_again_stays_complete(said, store):
+def test_complete_run_restarted_stays_complete(printed, store):
     store.runs.set_state("mine", "completed", "completed")
     head = store.runs.state("mine").head
-    said(Prefect("mine"))
+    printed(Prefect("mine"))
     state = store.runs.state("mine")
     assert (state.status, state.head) == ("completed", head)
 
 
-def test_one_that_does_not_end_is_an_error_that_names_its_process(said, store):
+def test_unstoppable_run_error_names_process(printed, store):
     with store.runs.hold("mine"), pytest.raises(CancelError, match=r"has not within .* on this machine.*starpo up"):
-        said(Prefect("mine"))
+        printed(Prefect("mine"))
     assert store.runs.state("mine").status == "running"
 
 
-def test_a_cell_of_an_ablation_is_left_to_the_ablation(said, store):
+def test_ablation_cell_is_left_to_ablation(printed, store):
     with store.runs.hold("mine"), pytest.raises(CancelError, match="as part of another flow run, such as an ablation"):
-        said(Prefect("mine", served=False))
+        printed(Prefect("mine", served=False))
 
 
-def test_one_that_is_over_needs_no_server(said, store, monkeypatch):
+def test_ended_run_needs_no_server(printed, store, monkeypatch):
     prefect = Prefect()
     prefect.unfinished = lambda _: (_ for _ in ()).throw(ServerGoneError("no answer"))
     store.runs.set_state("mine", "completed", "completed")
-    assert said(prefect) == "run mine is not running (completed): there is nothing to cancel\n"
+    assert printed(prefect) == "run mine is not running (completed): there is nothing to cancel\n"
 
 
-def test_of_a_silent_server_nothing_is_claimed(said):
+def test_silent_server_claims_nothing(printed):
     prefect = Prefect()
     prefect.unfinished = lambda _: (_ for _ in ()).throw(ServerGoneError("no answer"))
     with pytest.raises(StoreError, match=r"\nWhether Prefect has .* is not known: no answer$"):
-        said(prefect, "mina")
+        printed(prefect, "mina")
 
 
-def test_an_unknown_one_suggests_near_ones(said):
+def test_an_unknown_one_suggests_near_ones(printed):
     with pytest.raises(StoreError, match=r"no run 'mina' .* did you mean mine\?\nPrefect has no unfinished run"):
-        said(Prefect(), "mina")
+        printed(Prefect(), "mina")
 
 
 @pytest.mark.usefixtures("_not_at_work")
-def test_an_ablation_is_known_to_prefect_alone(said):
+def test_ablation_known_only_to_prefect(printed):
     prefect = Prefect("filter-keep")
-    assert "run filter-keep is cancelled" in said(prefect, "filter-keep")
+    assert "run filter-keep is cancelled" in printed(prefect, "filter-keep")
     assert len(prefect.cancelled) == 1

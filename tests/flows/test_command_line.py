@@ -15,21 +15,21 @@ from starpo.ragen.store import Store
 from tests.flows.command import ragen
 
 
-@pytest.mark.parametrize(("said", "holds"), [(None, "1"), ("0", "0")])
-def test_no_usage_data_leave_the_machine_unless_the_user_says_so(monkeypatch, said, holds):
-    monkeypatch.setattr(os, "environ", {} if said is None else {"DO_NOT_TRACK": said})
-    seen = []
-    monkeypatch.setattr(starpo.flows.cli, "app", lambda: seen.append(dict(os.environ)))
+@pytest.mark.parametrize(("value", "holds"), [(None, "1"), ("0", "0")])
+def test_usage_data_off_by_default(monkeypatch, value, holds):
+    monkeypatch.setattr(os, "environ", {} if value is None else {"DO_NOT_TRACK": value})
+    environments = []
+    monkeypatch.setattr(starpo.flows.cli, "app", lambda: environments.append(dict(os.environ)))
     starpo.flows.cli.main()
-    assert seen == [{"DO_NOT_TRACK": holds}]
+    assert environments == [{"DO_NOT_TRACK": holds}]
 
 
-def test_the_version_is_that_of_the_package() -> None:
+def test_version_is_the_packages() -> None:
     result = CliRunner().invoke(starpo.flows.cli.app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"starpo {version('starpo')}\n")
 
 
-def test_a_checkout_that_is_not_installed_has_a_commit_for_a_version(monkeypatch) -> None:
+def test_uninstalled_checkout_version_is_its_commit(monkeypatch) -> None:
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
 
@@ -40,7 +40,7 @@ def test_a_checkout_that_is_not_installed_has_a_commit_for_a_version(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("show mine --trajectory g0000-0", "--trajectory needs --iteration N"),
         ("show mine --iteration 0 --prompts", "--prompts needs --trajectory ID"),
@@ -51,14 +51,14 @@ def test_a_checkout_that_is_not_installed_has_a_commit_for_a_version(monkeypatch
         ("compare mine -o curves.html", "give a name that ends in .svg or .pdf"),
     ],
 )
-def test_options_that_would_do_nothing_or_something_else_are_refused(tmp_path, arguments, said):
+def test_options_without_effect_are_refused(tmp_path, arguments, message):
     result = ragen(*arguments.split(), cwd=tmp_path, STARPO_STORE=str(tmp_path))
     assert (result.returncode, result.stdout) == (1, "")
-    assert said in result.stderr
+    assert message in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_negative_iteration_is_not_the_whole_run(tmp_path):
+def test_negative_iteration_is_refused(tmp_path):
     result = ragen("verify", "mine", "--from", "-1", STARPO_STORE=str(tmp_path), COLUMNS="200")
     assert result.returncode == 2
     assert "Invalid value for '--from'" in result.stderr
@@ -75,7 +75,7 @@ def test_a_negative_iteration_is_not_the_whole_run(tmp_path):
         "store verify --store /dev/null/none",
     ],
 )
-def test_a_check_that_cannot_start_has_no_verdict(tmp_path, arguments):
+def test_unstarted_check_has_no_verdict(tmp_path, arguments):
     """Exit code 1 would say that something is different or damaged."""
     store = Store(str(tmp_path / "store"))
     store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
@@ -84,27 +84,27 @@ def test_a_check_that_cannot_start_has_no_verdict(tmp_path, arguments):
     assert result.stderr.startswith("error: ")
 
 
-def test_a_query_without_a_run_is_told_so(tmp_path):
+def test_query_without_run_is_explained(tmp_path):
     result = ragen("sql", "select 1", STARPO_STORE=str(tmp_path), COLUMNS="200")
     assert result.returncode == 2
     assert "name a run and a query" in result.stderr
 
 
 @pytest.mark.parametrize("group", ["store", "new"])
-def test_a_group_of_commands_has_no_completion_of_its_own(group):
+def test_command_group_has_no_completion(group):
     result = ragen(group, "--help")
     assert (result.returncode, "--help" in result.stdout, "completion" in result.stdout) == (0, True, False)
 
 
-def test_what_is_said_to_come_next_works_from_the_same_folder(tmp_path):
-    said = ragen("new", "environment", "ladder", "--folder", "made", cwd=tmp_path).stdout
-    assert "starpo train made/ladder.toml" in said
+def test_suggested_next_command_works_in_folder(tmp_path):
+    output = ragen("new", "environment", "ladder", "--folder", "made", cwd=tmp_path).stdout
+    assert "starpo train made/ladder.toml" in output
     assert (tmp_path / "made" / "ladder.toml").is_file()
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("options", [[], ["--free-text"]])
-def test_a_new_environment_passes_its_own_test_and_is_ready(tmp_path, options):
+def test_new_environment_passes_its_own_test(tmp_path, options):
     assert "wrote ladder.py" in ragen("new", "environment", "ladder", *options, cwd=tmp_path).stdout
     assert ("FreeText(" in (tmp_path / "ladder.py").read_text()) == bool(options)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}

@@ -27,17 +27,17 @@ def put_run(store: Store, name: str, flow: str, successes: list[float]) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("successes", "at"), [([0.8] * 8 + [0.1] * 8, 8), ([0.8] * 16, None)])
-def test_when_success_halved_is_said(tmp_path, successes: list[float], at: int | None) -> None:
+def test_halved_success_is_reported(tmp_path, successes: list[float], at: int | None) -> None:
     store = Store(str(tmp_path / "store"))
     put_run(store, "mine", "starpo", successes)
     arguments = ["diagnose", "mine", "--every", "0", "--store", store.url]
-    said = CliRunner().invoke(app, arguments).stdout
-    assert ("training success had halved for good at iteration 8" in said) == (at is not None)
+    output = CliRunner().invoke(app, arguments).stdout
+    assert ("training success had halved for good at iteration 8" in output) == (at is not None)
     assert json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["halved_at"] == at
 
 
 @pytest.mark.parametrize("num_groups", [1, 2])
-def test_a_bucket_without_a_signal_to_noise_ratio_says_why(tmp_path, num_groups: int) -> None:
+def test_bucket_without_snr_says_why(tmp_path, num_groups: int) -> None:
     store = Store(str(tmp_path / "store"))
     put_run(store, "mine", "starpo", [0.5])
     bucket = {
@@ -50,8 +50,8 @@ def test_a_bucket_without_a_signal_to_noise_ratio_says_why(tmp_path, num_groups:
     made = Facts(key="f" * 32, stage=Stage(name="gradient_probe", version=1), settings={}, inputs={}, seed=0)
     store.put_table("metrics", metrics_table(0, "gradient_probe", values), made)
     store.runs.record_stage("mine", 0, "gradient_probe", {"metrics": made.key})
-    said = CliRunner().invoke(app, ["diagnose", "mine", "--every", "0", "--store", store.url]).stdout
-    assert "task snr" in said
-    assert "norm: of the mean gradient of the bucket's groups" in said
-    assert ("a blank signal-to-noise ratio (snr): it takes two groups" in said) == (num_groups == 1)
-    assert ("0.25" in said) == (num_groups == 2)
+    output = CliRunner().invoke(app, ["diagnose", "mine", "--every", "0", "--store", store.url]).stdout
+    assert "task snr" in output
+    assert "norm: of the mean gradient of the bucket's groups" in output
+    assert ("a blank signal-to-noise ratio (snr): it takes two groups" in output) == (num_groups == 1)
+    assert ("0.25" in output) == (num_groups == 2)

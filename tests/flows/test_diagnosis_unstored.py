@@ -28,7 +28,7 @@ def put_played(store: Store, name: str, iterations: int) -> None:
 
 @pytest.mark.ci
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
-def test_what_cannot_be_stored_is_not_counted_as_computed(tmp_path: Path) -> None:
+def test_unstorable_results_not_counted_computed(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     put_played(Store(str(folder)), "mine", 3)
     folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
@@ -45,5 +45,5 @@ def test_what_cannot_be_stored_is_not_counted_as_computed(tmp_path: Path) -> Non
     [line] = [line for line in done.stdout.splitlines() if line.startswith("not computed")]
     assert line.startswith("not computed (3): cannot ")
     assert "Permission denied" in line
-    found = diagnose_run(Store(str(folder)), "mine", every=0)
-    assert (found.num_computed, found.num_failed) == (3, 0)
+    diagnosis = diagnose_run(Store(str(folder)), "mine", every=0)
+    assert (diagnosis.num_computed, diagnosis.num_failed) == (3, 0)

@@ -8,9 +8,7 @@ import pytest
 from starpo.flows.cli.down import down
 
 
-def test_runs_of_a_work_pool_go_on_and_are_not_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_work_pool_runs_continue_unnamed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [
         SimpleNamespace(name="served", deployment_id=uuid4(), work_pool_name=None),
         SimpleNamespace(name="elsewhere", deployment_id=uuid4(), work_pool_name="starpo"),

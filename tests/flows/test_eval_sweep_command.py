@@ -39,13 +39,13 @@ def test_a_command_line_is_a_sweep() -> None:
     assert ask(runs=["a"], iterations="every:5").iterations == "every:5"
 
 
-def test_the_same_command_continues_the_same_sweep() -> None:
+def test_same_command_continues_sweep() -> None:
     assert ask(runs=["a"], seeds="0,1").name == ask(runs=["a"], seeds="0,1").name
     assert ask(runs=["a"], seeds="0,1").name != ask(runs=["a"], seeds="0,2").name
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"temperatures": "warm"}, "--temperatures warm: expected comma-separated numbers, such as 0,1"),
         ({"seeds": "0;1"}, "--seeds 0;1: expected comma-separated whole numbers"),
@@ -53,12 +53,12 @@ def test_the_same_command_continues_the_same_sweep() -> None:
         ({"num_prompts": 0}, "num_prompts = 0: should be greater than or equal to 1"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_read(given: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_options_refused_before_reading(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         ask(runs=["a"], **given)
 
 
-def test_a_matrix_is_of_the_first_checkpoint_and_the_last(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_matrix_covers_first_and_last_checkpoint(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     eval_sweep(["mine"], matrix=True, dry_run=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["missing_cells"] == [
         "mine@0 sokoban T=0.5 seed=0",
@@ -68,16 +68,16 @@ def test_a_matrix_is_of_the_first_checkpoint_and_the_last(store: Store, capsys: 
     assert ask(runs=["a"], is_matrix=True).name != ask(runs=["a"]).name
 
 
-def test_a_dry_run_counts_cells_and_writes_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_counts_cells_without_writing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(Path(store.url).rglob("*"))
     eval_sweep(["mine"], iterations="all", seeds="0,1", dry_run=True, store=store.url, as_json=True)
-    said = json.loads(capsys.readouterr().out)
-    assert (said["cells"], said["stored"], said["missing"]) == (6, 0, 6)
-    assert said["missing_cells"][0] == "mine@0 sokoban T=0.5 seed=0"
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["cells"], facts["stored"], facts["missing"]) == (6, 0, 6)
+    assert facts["missing_cells"][0] == "mine@0 sokoban T=0.5 seed=0"
     assert sorted(Path(store.url).rglob("*")) == before
 
 
-def test_keys_of_seed_0_are_those_of_training(store: Store) -> None:
+def test_seed_0_keys_equal_training(store: Store) -> None:
     """Compares the stage as the training loop calls it with the sweep's."""
     from starpo.tasks.evaluate import evaluate
 
@@ -89,7 +89,7 @@ def test_keys_of_seed_0_are_those_of_training(store: Store) -> None:
     assert one.work != zero.work
 
 
-def test_a_sweep_without_a_run_is_refused(store: Store) -> None:
+def test_sweep_without_run_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="sweep s names no run"):
         plan_sweep(store, Sweep(name="s"))
 
@@ -113,7 +113,7 @@ def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "output"),
     [
         (("mime", "--dry-run"), 1, "error: there is no run 'mime'"),
         ((), 2, "name a run (`starpo runs` lists them)"),
@@ -121,8 +121,8 @@ def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pyt
         (("mine", "--dry-run", "--temperatures", ""), 1, "--temperatures : expected comma-separated numbers"),
     ],
 )
-def test_the_command(store: Store, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_the_command(store: Store, arguments: tuple[str, ...], code: int, output: str) -> None:
     answer = ragen("eval-sweep", *arguments, "--store", store.url, COLUMNS="200")
     assert answer.returncode == code
-    assert said in answer.stdout + answer.stderr
+    assert output in answer.stdout + answer.stderr
     assert "Traceback" not in answer.stderr

@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> str:
     return opened.url
 
 
-def test_what_the_run_was_asked_stays(store: str) -> None:
+def test_recorded_sampling_cannot_be_overridden(store: str) -> None:
     error = refusal("young", "--store", store, "--set", "rollout.temperature=0.1")
     assert isinstance(error, ConfigError)
     assert "override rollout.temperature" in str(error)

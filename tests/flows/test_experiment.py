@@ -58,7 +58,7 @@ def written(model: Path, environment: str) -> dict[str, Any]:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("environment", ["Bandit", "sokoban", "FrozenLakeNoSlip", "Rubik", "SearchQATools"])
-def test_what_is_written_validates(
+def test_written_experiment_validates(
     model: Path, environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -74,45 +74,45 @@ def test_what_is_written_validates(
 
 
 def test_the_choices_of_a_bandit(model: Path) -> None:
-    found = written(model, "bandit")
-    assert found["extends"] == ["pretrained"]
-    assert found["agent"] == {"prompt": "full", "max_turns": 1, "max_actions": 1, "max_actions_per_turn": 1}
-    tuning = found["policy"]["fine_tuning"]
+    settings = written(model, "bandit")
+    assert settings["extends"] == ["pretrained"]
+    assert settings["agent"] == {"prompt": "full", "max_turns": 1, "max_actions": 1, "max_actions_per_turn": 1}
+    tuning = settings["policy"]["fine_tuning"]
     assert tuning["demonstration_turns"] == tuning["steps"] * tuning["batch_size"]
     config = preset("sokoban-smollm2")  # all weights, by the same recipe
-    assert found["update"]["optimiser"]["learning_rate"] == config.update.optimiser.learning_rate
+    assert settings["update"]["optimiser"]["learning_rate"] == config.update.optimiser.learning_rate
     (fit,) = context_fits(experiments._load(plan_experiment(str(model), "bandit", "mine.toml").text))
-    limit = found["rollout"]["max_context_tokens"]
+    limit = settings["rollout"]["max_context_tokens"]
     assert limit - 64 < fit.num_needed <= limit
     assert limit % 64 == 0
 
 
-def test_an_environment_without_demonstrator_is_not_fine_tuned(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_demonstrator_no_fine_tuning(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sokoban, "demonstrator", "")
     made = plan_experiment(str(model), "sokoban", "mine.toml")
     assert made.notes == ("'sokoban' has no demonstrator, so there is no fine-tuning",)
-    found = tomllib.loads(made.text)
-    assert "fine_tuning" not in found["policy"]
-    assert found["rollout"]["max_response_tokens"] == 256
+    settings = tomllib.loads(made.text)
+    assert "fine_tuning" not in settings["policy"]
+    assert settings["rollout"]["max_response_tokens"] == 256
     assert obstacles(experiments._load(made.text)) == []
 
 
-def test_a_model_with_room_for_a_turn_but_not_for_all(model: Path, tmp_path: Path) -> None:
-    found = written(with_config(model, tmp_path, max_position_embeddings=1100), "sokoban")
-    assert found["agent"]["context"] == "window"
-    assert found["rollout"]["max_context_tokens"] <= 1100
+def test_short_context_model_gets_a_window(model: Path, tmp_path: Path) -> None:
+    settings = written(with_config(model, tmp_path, max_position_embeddings=1100), "sokoban")
+    assert settings["agent"]["context"] == "window"
+    assert settings["rollout"]["max_context_tokens"] <= 1100
     config = experiments._load(plan_experiment(str(tmp_path / "changed"), "sokoban", "mine.toml").text)
     assert (obstacles(config), advise(config, context_fits(config))) == ([], [])
 
 
-def test_a_model_with_less_context_than_the_prompt_is_one_message(model: Path, tmp_path: Path) -> None:
+def test_context_shorter_than_prompt_one_message(model: Path, tmp_path: Path) -> None:
     folder = with_config(model, tmp_path, max_position_embeddings=64)
     with pytest.raises(ConfigError, match=r"do not fit into the 64 positions of the model: take a model"):
         experiment(str(folder), "sokoban", tmp_path / "mine.toml")
     assert not (tmp_path / "mine.toml").exists()
 
 
-def test_a_base_model_without_a_chat_template_is_one_message(model: Path, tmp_path: Path) -> None:
+def test_missing_chat_template_one_message(model: Path, tmp_path: Path) -> None:
     folder = with_config(model, tmp_path)
     (folder / "chat_template.jinja").unlink()
     with pytest.raises(StarPOError, match="chat template"):
@@ -120,7 +120,7 @@ def test_a_base_model_without_a_chat_template_is_one_message(model: Path, tmp_pa
     assert not (tmp_path / "mine.toml").exists()
 
 
-def test_lora_where_all_weights_do_not_fit(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lora_if_all_weights_too_large(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """494M parameters take 4 + 8 + 4 x 3 bytes each for weights, moments and gradients, 11 GiB; adapters 7% of that."""
     sizes = {"hidden_size": 896, "num_hidden_layers": 24, "intermediate_size": 4864, "num_attention_heads": 14,
              "num_key_value_heads": 2, "vocab_size": 151_936}  # fmt: skip
@@ -129,20 +129,20 @@ def test_lora_where_all_weights_do_not_fit(model: Path, tmp_path: Path, monkeypa
     on(monkeypatch, Machine(32 * GIB, 2, is_cpu=True))
     assert "lora" not in written(folder, "bandit")["update"]
     on(monkeypatch, Machine(16 * GIB, 2, is_cpu=True))
-    found = written(folder, "bandit")
-    assert found["update"]["lora"] == {"rank": 64, "alpha": 64.0}
-    assert found["policy"]["fine_tuning"]["lora"]["rank"] == 64
-    assert found["update"]["optimiser"]["learning_rate"] == 1e-4, "ten times the 1e-5 of all weights"
+    settings = written(folder, "bandit")
+    assert settings["update"]["lora"] == {"rank": 64, "alpha": 64.0}
+    assert settings["policy"]["fine_tuning"]["lora"]["rank"] == 64
+    assert settings["update"]["optimiser"]["learning_rate"] == 1e-4, "ten times the 1e-5 of all weights"
 
 
-def test_the_sizes_of_a_gpu_where_there_is_one(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_machine_gets_gpu_sizes(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on(monkeypatch, Machine(80 * GIB, 1))
-    found = written(model, "bandit")
-    assert found["extends"] == ["pretrained", "gpu"]
-    assert found["policy"]["fine_tuning"]["batch_size"] == 32
+    settings = written(model, "bandit")
+    assert settings["extends"] == ["pretrained", "gpu"]
+    assert settings["policy"]["fine_tuning"]["batch_size"] == 32
 
 
-def test_nothing_is_overwritten(model: Path, tmp_path: Path) -> None:
+def test_existing_file_is_not_overwritten(model: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("mine")
     with pytest.raises(ConfigError, match="already exists"):
         experiment(str(model), "bandit", tmp_path / "mine.toml")

@@ -61,7 +61,7 @@ def without_server(monkeypatch, tmp_path):
     return store
 
 
-def test_a_run_that_ended_with_the_server_is_not_said_to_go_on(without_server):
+def test_run_ended_with_server_not_continuing(without_server):
     without_server.runs.set_state("mine", "running")
     with without_server.runs.hold("mine"):
         pass  # its process has ended
@@ -73,7 +73,7 @@ def test_a_run_that_ended_with_the_server_is_not_said_to_go_on(without_server):
     assert "still running without" not in str(raised.value)
 
 
-def test_a_run_that_is_at_work_goes_on_without_the_server(without_server):
+def test_active_run_continues_without_server(without_server):
     with (
         without_server.runs.hold("mine"),
         pytest.raises(ServerError, match=r"mine is still running without it: `starpo follow mine`") as raised,
@@ -82,28 +82,28 @@ def test_a_run_that_is_at_work_goes_on_without_the_server(without_server):
     assert "\n" not in str(raised.value)
 
 
-def test_a_server_that_is_gone_is_told_from_one_that_is_busy(ended, read_fails_with):
+def test_gone_server_differs_from_busy_one(ended, read_fails_with):
     read_fails_with(httpx.ConnectError("[Errno 111] Connection refused"))
     with pytest.raises(ServerGoneError, match=r"does not answer \(\[Errno 111\]"):
         ended()
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "found"),
+    ("status", "detail", "message"),
     [
         (500, "Internal Server Error", r"for the state of the run and failed \(HTTP 500\): its database may be gone"),
         (409, "x" * 10_000, r"refused \(HTTP 409\): x{500}\.\.\.$"),
     ],
 )
-def test_what_a_server_answers_is_one_line(ended, read_fails_with, status, said, found):
-    answer = httpx.Response(status, json={"detail": said}, request=httpx.Request("GET", "http://127.0.0.1:1"))
+def test_server_answer_is_one_line(ended, read_fails_with, status, detail, message):
+    answer = httpx.Response(status, json={"detail": detail}, request=httpx.Request("GET", "http://127.0.0.1:1"))
     read_fails_with(PrefectHTTPStatusError("no", request=answer.request, response=answer))
-    with pytest.raises(ServerError, match=found) as raised:
+    with pytest.raises(ServerError, match=message) as raised:
         ended()
     assert "\n" not in str(raised.value)
 
 
-def test_ctrl_c_says_that_the_run_goes_on_and_how_to_follow_and_to_stop_it(monkeypatch, tmp_path, capsys):
+def test_ctrl_c_explains_following_and_stopping(monkeypatch, tmp_path, capsys):
     def interrupted():
         raise KeyboardInterrupt
 
@@ -111,10 +111,10 @@ def test_ctrl_c_says_that_the_run_goes_on_and_how_to_follow_and_to_stop_it(monke
     with pytest.raises(SystemExit) as ended:
         follow_deployment("starpo/smoke", {"store": "s"}, Store(str(tmp_path / "s")), "mine", Console())
     assert ended.value.code == 130
-    said = capsys.readouterr().out
-    assert "run mine continues" in said
-    assert "starpo follow mine --store s" in said
-    assert "starpo cancel mine --store s" in said
+    output = capsys.readouterr().out
+    assert "run mine continues" in output
+    assert "starpo follow mine --store s" in output
+    assert "starpo cancel mine --store s" in output
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,7 @@ def test_ctrl_c_says_that_the_run_goes_on_and_how_to_follow_and_to_stop_it(monke
         ("here", {"STARPO_STORE": "/folder/here"}, {"store": "mine"}, {"store": "/folder/mine"}),
     ],
 )
-def test_a_run_writes_to_the_store_configured_here_wherever_the_serving_process_was_started(
-    monkeypatch, tmp_path, here, served, named, given
-):
+def test_run_writes_to_configured_store(monkeypatch, tmp_path, here, served, named, given):
     started = []
     monkeypatch.chdir(tmp_path)
     served, given = (
@@ -152,7 +150,7 @@ def test_a_run_writes_to_the_store_configured_here_wherever_the_serving_process_
     assert started == [given]
 
 
-def test_a_run_that_another_process_took_to_its_own_store_is_told(monkeypatch, tmp_path):
+def test_run_in_other_store_is_reported(monkeypatch, tmp_path):
     monkeypatch.setattr("starpo.flows.console.deployment.start_deployment", lambda *_: lambda: Outcome("completed", ""))
     with pytest.raises(ServerError, match=r"'mine' is not in .*store: another process .*starpo down.*another port"):
         follow_deployment("starpo/smoke", {}, Store(str(tmp_path / "store")), "mine", Console())
@@ -177,7 +175,7 @@ def deaf_server(monkeypatch, tmp_path):
     return store, ends
 
 
-def test_a_run_that_completed_without_prefect_hearing_of_it_is_told_from_its_record(deaf_server, capsys):
+def test_unreported_completion_read_from_record(deaf_server, capsys):
     store, ends = deaf_server
     ends.append(("completed", "completed"))
     assert follow_deployment("starpo/smoke", {}, store, "mine", Console(width=1000)) == "mine"
@@ -186,20 +184,20 @@ def test_a_run_that_completed_without_prefect_hearing_of_it_is_told_from_its_rec
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("status", "message", "told"),
+    ("status", "message", "reason"),
     [
         ("failed", "ValueError: no", "mine ended as failed: ValueError: no. This is what"),
         ("running", "iteration 3", "mine ended as interrupted: its process has ended, at 'iteration 3'. This is what"),
     ],
 )
-def test_a_run_that_ended_otherwise_without_prefect_hearing_of_it_is_an_error(deaf_server, status, message, told):
+def test_unreported_failure_is_an_error(deaf_server, status, message, reason):
     store, ends = deaf_server
     ends.append((status, message))
-    with pytest.raises(RunFailedError, match=told):
+    with pytest.raises(RunFailedError, match=reason):
         follow_deployment("starpo/smoke", {}, store, "mine", Console())
 
 
-def test_the_state_of_an_earlier_process_and_a_run_at_work_are_no_end(deaf_server):
+def test_earlier_or_active_state_ends_nothing(deaf_server):
     store, _ = deaf_server
     witness = SecondWitness(store.runs, store.runs.state("mine"))
     with store.runs.hold("mine"):

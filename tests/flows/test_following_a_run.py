@@ -53,13 +53,13 @@ def test_eighty_columns_hold_everything(store):
         assert part in screen
 
 
-def test_without_a_terminal_a_line_says_it(store):
+def test_plain_line_without_terminal(store):
     text = followed(store, Outcome("completed", ""))
     assert text.count("\n") == 1
     assert text.startswith("iteration 52/60 panel success 0.656")
 
 
-def test_success_measured_updates_ago_says_when_and_nothing_is_cut(store):
+def test_old_success_shows_its_age_uncut(store):
     store.runs.set_state("a-run", "running", "rollout", {**FACTS, "evaluated_at": 50.0})
     assert "panel success 0.656 (after 50 updates) · training" in followed(store, Outcome("completed", ""))
     screen = followed(store, Outcome("completed", ""), force_terminal=True)
@@ -69,7 +69,7 @@ def test_success_measured_updates_ago_says_when_and_nothing_is_cut(store):
     assert "panel success 0.656 · training" in followed(store, Outcome("completed", ""))
 
 
-def test_updates_are_counted_where_iterations_made_none(store):
+def test_updates_counted_without_empty_iterations(store):
     facts = {**FACTS, "iteration": 3.0, "updates": 1.0, "format_ok": 0.0, "evaluated_at": 2.0, "evaluated_after": 1.0}
     store.runs.set_state("a-run", "running", "rollout", facts, "since iteration 1, nothing is learned: a reason")
     first, second = followed(store, Outcome("completed", "")).splitlines()
@@ -78,7 +78,7 @@ def test_updates_are_counted_where_iterations_made_none(store):
     assert second == "warning: since iteration 1, nothing is learned: a reason"
 
 
-def test_fine_tuning_is_no_iteration_and_its_steps_and_time_are_told_without_a_terminal(tmp_path, monkeypatch):
+def test_fine_tuning_steps_shown_without_terminal(tmp_path, monkeypatch):
     monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.0)
     monkeypatch.setattr("starpo.flows.console.follow.PLAIN_EVERY_S", 0.0)
     store = Store(str(tmp_path))
@@ -100,7 +100,7 @@ def test_fine_tuning_is_no_iteration_and_its_steps_and_time_are_told_without_a_t
     )
 
 
-def test_waiting_for_a_run_is_told_too(tmp_path, monkeypatch):
+def test_waiting_for_run_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.0)
     monkeypatch.setattr("starpo.flows.console.follow.PLAIN_EVERY_S", 0.0)
     answers = iter([None, Outcome("completed", "")])
@@ -154,7 +154,7 @@ def follow(store: Store) -> str:
 @pytest.mark.ci
 @pytest.mark.timeout(60)
 @pytest.mark.usefixtures("_no_server")
-def test_a_run_whose_process_was_killed_is_interrupted(store):
+def test_killed_run_is_interrupted(store):
     with worker(store) as process:
         process.kill()
         process.wait()
@@ -170,7 +170,7 @@ def test_a_run_whose_process_was_killed_is_interrupted(store):
 @pytest.mark.ci
 @pytest.mark.timeout(60)
 @pytest.mark.usefixtures("_no_server")
-def test_a_run_that_is_just_starting_is_followed_to_its_end(tmp_path):
+def test_starting_run_is_followed_to_end(tmp_path):
     """It has neither a state nor a lease yet."""
     store = Store(str(tmp_path))
     store.runs.create("a-run", flow="starpo", preset="smoke", config={})
@@ -194,7 +194,7 @@ def worker_soon(store: Store) -> Iterator[None]:
 @pytest.mark.timeout(60)
 @pytest.mark.usefixtures("_no_server")
 @pytest.mark.parametrize(("age_s", "is_believed"), [(90, True), (150, False)])
-def test_a_run_on_another_machine_is_believed_for_two_minutes(store, age_s, is_believed):
+def test_remote_run_trusted_for_two_minutes(store, age_s, is_believed):
     heard = datetime.now(UTC) - timedelta(seconds=age_s)
     holder = leases.Holder(machine="another", process=7, started="then", heard=heard)
     lease = Path(store.url, "runs", "a-run", "leases", "000001.json")
@@ -208,7 +208,7 @@ def test_a_run_on_another_machine_is_believed_for_two_minutes(store, age_s, is_b
         follow(store)
 
 
-def test_a_run_that_was_rolled_back_is_followed_to_where_its_fork_ends(tmp_path, monkeypatch):
+def test_rolled_back_run_followed_through_fork(tmp_path, monkeypatch):
     monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.01)
     store = Store(str(tmp_path))
     settings = {"diagnostics": {"on_collapse": "roll_back", "remedies": [{}]}}
@@ -219,7 +219,7 @@ def test_a_run_that_was_rolled_back_is_followed_to_where_its_fork_ends(tmp_path,
     assert follow_run(store, "a-run", Console(file=StringIO())) == "a-run-rollback-4"
 
 
-def test_a_run_that_could_not_be_rolled_back_failed(tmp_path, monkeypatch):
+def test_failed_rollback_fails_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.01)
     store = Store(str(tmp_path))
     for remedies in ([], [{}]):

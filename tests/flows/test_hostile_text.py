@@ -156,7 +156,7 @@ def test_every_command_is_here() -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("command", ARGUMENTS)
-def test_nothing_raw_gets_out(
+def test_output_holds_no_raw_control_characters(
     command: str, ragen: Ragen, original: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the terminal, which is coloured, and on pages; data are exported as they are."""
@@ -167,7 +167,7 @@ def test_nothing_raw_gets_out(
     obeyed, refused = ARGUMENTS[command]
     for arguments in (*obeyed, *refused):
         given = [
-            re.sub(r"\{\w+\}", lambda found: places[found[0]], part) if "{" in part else part for part in arguments
+            re.sub(r"\{\w+\}", lambda match: places[match[0]], part) if "{" in part else part for part in arguments
         ]
         status, out, err = ragen(*command.split(), *given)
         assert "Traceback" not in err, err
@@ -183,16 +183,16 @@ def test_nothing_raw_gets_out(
         assert "<img src=x" not in content
 
 
-@pytest.mark.parametrize(("command", "asked"), [("ablate", ["told", "--result"]), ("eval-sweep", ["--result", "told"])])
-def test_a_stored_result_is_shown(command: str, asked: list[str], ragen: Ragen) -> None:
-    status, out, err = ragen(command, *asked)
+@pytest.mark.parametrize(
+    ("command", "arguments"), [("ablate", ["told", "--result"]), ("eval-sweep", ["--result", "told"])]
+)
+def test_a_stored_result_is_shown(command: str, arguments: list[str], ragen: Ragen) -> None:
+    status, out, err = ragen(command, *arguments)
     assert (status, "hidden" in out) == (0, True), err
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_run_that_is_followed_while_it_works(
-    store: Path, is_terminal: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_active_run_is_followed(store: Path, is_terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
     opened = Store(str(store))
     opened.runs.set_state(RUN, "running", f"here {EVIL}", {"iteration": 1, "iterations": 2, EVIL: 1.0})
     outcomes = iter([None, Outcome("failed", EVIL)])
@@ -203,7 +203,7 @@ def test_a_run_that_is_followed_while_it_works(
     assert_nothing_raw(out)
 
 
-def test_one_damaged_run_hides_no_other(ragen: Ragen, store: Path) -> None:
+def test_damaged_run_hides_no_other(ragen: Ragen, store: Path) -> None:
     for file in (store / "episodes").glob("*/manifest.json"):
         file.write_text("{")
     rows = {row["run"]: row for row in json.loads(ragen("runs", "--json")[1])}
@@ -214,7 +214,7 @@ def test_one_damaged_run_hides_no_other(ragen: Ragen, store: Path) -> None:
     assert f"{BROKEN} is damaged: " in out
 
 
-def test_a_headline_without_success_is_told(tmp_path: Path, make_run: Callable[..., object], ragen: Ragen) -> None:
+def test_missing_success_is_reported(tmp_path: Path, make_run: Callable[..., object], ragen: Ragen) -> None:
     other = Store(str(tmp_path / "other"))
     make_run(other, "mine")
     stage = Stage(name="evaluate", version=1)
@@ -234,8 +234,8 @@ def test_an_import_without_rows_is_refused(ragen: Ragen, tmp_path: Path) -> None
 
 def test_ten_megabytes_are_shown_at_once(ragen: Ragen, tmp_path: Path) -> None:
     table = example("turns")
-    said = table["response"].to_pylist()
-    long = pa.array([f"{said[0]}{'word ' * 2_000_000}"[:10_000_000], *said[1:]])
+    responses = table["response"].to_pylist()
+    long = pa.array([f"{responses[0]}{'word ' * 2_000_000}"[:10_000_000], *responses[1:]])
     table = table.set_column(table.schema.get_field_index("response"), table.schema.field("response"), long)
     other, stage = Store(str(tmp_path / "other")), Stage(name="rollout", version=1)
     key = stage_key(stage, {}, {}, 0)
@@ -254,7 +254,7 @@ def test_ten_megabytes_are_shown_at_once(ragen: Ragen, tmp_path: Path) -> None:
         assert command[0] == "sql" or "long texts are cut; --json shows them in full" in out
 
 
-def test_a_wrong_value_is_quoted_in_part_and_without_its_password(ragen: Ragen) -> None:
+def test_wrong_value_quoted_without_password(ragen: Ragen) -> None:
     _, _, err = ragen("validate", "smoke", "--set", f"filter.keep={'x' * 5_000_000}")
     assert len(err) < 1000
     assert "5,000,002 characters" in err
@@ -276,15 +276,15 @@ def test_a_question_is_bounded(ragen: Ragen, monkeypatch: pytest.MonkeyPatch) ->
     assert "STARPO_SQL_MEMORY_GB" in err
 
 
-def test_what_people_can_see_stays() -> None:
-    seen = f"Grüße, 你好\u3000, 5\u00a0€, naïve\n\ttab {FAMILY} \u2764\ufe0f\u200d\U0001f525"
-    assert visible(seen) == seen
+def test_visible_characters_stay() -> None:
+    text = f"Grüße, 你好\u3000, 5\u00a0€, naïve\n\ttab {FAMILY} \u2764\ufe0f\u200d\U0001f525"
+    assert visible(text) == text
     assert visible("a\u200db\x9b") == "a\ufffdb\ufffd"
     assert shortened("x" * 50, 40).startswith("x" * 30 + " ... [50 characters in all]")
     assert quoted("a" * 10, 5) == "'aaaa... (12 characters)"
 
 
-def test_one_door() -> None:
+def test_commands_print_through_terminal_module() -> None:
     """Every command prints through `flows/console/terminal.py` only."""
     folder = Path(cli.__file__).parents[1]
     others = re.compile(
@@ -295,7 +295,7 @@ def test_one_door() -> None:
             assert not others.search(file.read_text()), f"{file}: print through flows/console/terminal.py"
 
 
-def test_what_is_logged_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMIK7")
     try:
         raise ConnectionError("proxy http://me:hunter2@proxy:3128 refused; key wJalrXUtnFEMIK7")

@@ -49,14 +49,14 @@ def test_every_form_gives_the_same_artifact(store: Store, parquet: Path, tmp_pat
     (tmp_path / "turns.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
     files = [parquet, tmp_path / "turns.feather", tmp_path / "turns.jsonl"]
     result = run_import(store, "mine", *files, "--json")
-    said = json.loads(result.stdout[result.stdout.index("{") :])
-    assert said == {"run": "mine", "iterations": 3, "turns": 3 * table.num_rows}
+    counts = json.loads(result.stdout[result.stdout.index("{") :])
+    assert counts == {"run": "mine", "iterations": 3, "turns": 3 * table.num_rows}
     keys = {stages["rollout"]["turns"] for stages in store.runs.iterations("mine").values()}
     assert len(keys) == 1
     assert store.read_table("turns", keys.pop()).equals(example_turns(3))
 
 
-def test_a_field_that_turns_do_not_have_is_named(store: Store, tmp_path: Path) -> None:
+def test_unknown_turn_field_is_named(store: Store, tmp_path: Path) -> None:
     rows = example_turns(1).to_pylist()
     rows[3]["my_note"] = {"seen": [1]}
     (tmp_path / "turns.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -64,26 +64,26 @@ def test_a_field_that_turns_do_not_have_is_named(store: Store, tmp_path: Path) -
 
 
 @pytest.mark.ci
-def test_an_imported_run_can_be_asked_and_audited(store: Store, parquet: Path) -> None:
+def test_imported_run_queried_and_audited(store: Store, parquet: Path) -> None:
     assert run_import(store, "mine", parquet, *KEEP_ALL).exit_code == 0
     query = "select count(*) n, bool_and(kept) kept from turns join selection using (group_id)"
-    asked = CliRunner().invoke(app, ["sql", "mine", query, "--json", "--store", store.url])
-    assert json.loads(asked.stdout) == [{"n": example_turns(3).num_rows, "kept": True}]
+    answer = CliRunner().invoke(app, ["sql", "mine", query, "--json", "--store", store.url])
+    assert json.loads(answer.stdout) == [{"n": example_turns(3).num_rows, "kept": True}]
     audited = CliRunner().invoke(app, ["audit", "mine", "rewards", "--store", store.url])
     assert audited.exit_code == 0, audited.output
 
 
 @pytest.mark.ci
-def test_what_cannot_be_told_of_an_imported_run_is_said(store: Store, parquet: Path) -> None:
+def test_imported_run_names_its_unknowns(store: Store, parquet: Path) -> None:
     run_import(store, "mine", parquet)
-    found = {(finding.stage, finding.check): finding.verdict for finding in verify_run(store, "mine").findings}
-    assert found["reward", "rewards"] == found["variance_filter", "selection"] == Verdict.SAME
-    assert found["rollout", "texts"] == Verdict.NOT_SHOWN
+    verdicts = {(finding.stage, finding.check): finding.verdict for finding in verify_run(store, "mine").findings}
+    assert verdicts["reward", "rewards"] == verdicts["variance_filter", "selection"] == Verdict.SAME
+    assert verdicts["rollout", "texts"] == Verdict.NOT_SHOWN
     with pytest.raises(ConfigError, match="'mine' holds imported trajectories, but no checkpoint"):
         plan_replay(store, "mine")
 
 
-def test_another_form_is_refused(store: Store, parquet: Path, tmp_path: Path) -> None:
+def test_unknown_format_is_refused(store: Store, parquet: Path, tmp_path: Path) -> None:
     (tmp_path / "turns.csv").write_text("a,b\n1,2\n")
     assert "trajectories are read from .parquet, " in refusal(store, "mine", tmp_path / "turns.csv")
     (tmp_path / "text.parquet").write_text("no Parquet")
@@ -93,7 +93,7 @@ def test_another_form_is_refused(store: Store, parquet: Path, tmp_path: Path) ->
     assert "there is no such file" in refusal(store, "mine", tmp_path / "absent.parquet")
 
 
-def test_other_columns_are_named(store: Store, tmp_path: Path) -> None:
+def test_unexpected_columns_are_named(store: Store, tmp_path: Path) -> None:
     table = example_turns(3)
     other = table.rename_columns(["reply" if name == "response" else name for name in table.column_names])
     pq.write_table(other, tmp_path / "other.parquet")
@@ -105,7 +105,7 @@ def test_other_columns_are_named(store: Store, tmp_path: Path) -> None:
     assert "column 'turn' is of type string, expected int32" in refusal(store, "mine", tmp_path / "wrong.parquet")
 
 
-def test_rows_that_break_the_rules_are_kept_in_quarantine(store: Store, parquet: Path, tmp_path: Path) -> None:
+def test_invalid_rows_kept_in_quarantine(store: Store, parquet: Path, tmp_path: Path) -> None:
     table = example_turns(3)
     place = table.schema.get_field_index("turn")
     wrong = table.set_column(place, table.schema.field("turn"), pa.array([9] * table.num_rows, pa.int32()))
@@ -116,14 +116,14 @@ def test_rows_that_break_the_rules_are_kept_in_quarantine(store: Store, parquet:
     assert pq.read_table(kept)["turn"].to_pylist() == [9] * table.num_rows
 
 
-def test_a_name_that_is_taken_is_refused(store: Store, parquet: Path) -> None:
+def test_taken_name_is_refused(store: Store, parquet: Path) -> None:
     run_import(store, "mine", parquet)
     again = run_import(store, "mine", parquet, "--set", "filter.keep=0.75")
     assert isinstance(again.exception, StoreError)
     assert run_import(store, "mine", parquet).exit_code == 0, "the same again is the same run"
 
 
-def test_other_content_under_the_same_names_is_another_run(store: Store, tmp_path: Path) -> None:
+def test_other_content_same_names_other_run(store: Store, tmp_path: Path) -> None:
     """The files have the same name, and the second has no rewards: it must not get those of the first."""
     for folder, traces in (("a", [{"messages": CHAT, "reward": 1.0}] * 2), ("b", [{"messages": CHAT[:2]}])):
         (tmp_path / folder).mkdir()
@@ -151,31 +151,31 @@ def write_lines(file: Path, values: list[Any]) -> Path:
     return file
 
 
-def asked(store: Store, query: str, run: str = "mine") -> list[dict[str, Any]]:
+def queried(store: Store, query: str, run: str = "mine") -> list[dict[str, Any]]:
     return json.loads(CliRunner().invoke(app, ["sql", run, query, "--json", "--store", store.url]).stdout)
 
 
 @pytest.mark.ci
-def test_text_alone_can_be_asked_and_what_it_lacks_is_absent(store: Store, tmp_path: Path) -> None:
-    told = [{"messages": CHAT, "group_id": "g", "reward": reward, "success": reward > 0} for reward in (1.0, 0.0)]
-    file = write_lines(tmp_path / "chat.jsonl", [*told, {"messages": [{"role": "user"}]}, "?"])
+def test_text_only_import_lacks_token_columns(store: Store, tmp_path: Path) -> None:
+    traces = [{"messages": CHAT, "group_id": "g", "reward": reward, "success": reward > 0} for reward in (1.0, 0.0)]
+    file = write_lines(tmp_path / "chat.jsonl", [*traces, {"messages": [{"role": "user"}]}, "?"])
     result = run_import(store, "mine", file, "--format", "messages", *KEEP_ALL)
     assert result.exit_code == 0, result.output
     assert "1 set aside, such as 'chat.jsonl:3' has no message of the role 'assistant'" in result.stdout
     (kept,) = (Path(store.url) / "quarantine").glob("traces-*/data.parquet")
     assert pq.read_table(kept)["place"].to_pylist() == ["chat.jsonl:3", "chat.jsonl:4"]
-    rows = asked(store, "select num_response_tokens, trajectory_return, success from trajectories order by member")
+    rows = queried(store, "select num_response_tokens, trajectory_return, success from trajectories order by member")
     assert rows == [
         {"num_response_tokens": None, "trajectory_return": 1.0, "success": True},
         {"num_response_tokens": None, "trajectory_return": 0.0, "success": False},
     ]
-    names = [row["name"] for row in asked(store, "select name from metrics")]
+    names = [row["name"] for row in queried(store, "select name from metrics")]
     assert not {"rollout/entropy", "rollout/response_length_mean", "rollout/length_share"} & set(names)
     for command in (["audit", "mine"], ["report", "mine", "-o", str(tmp_path / "report.html")], ["diagnose", "mine"]):
         done = CliRunner().invoke(app, [*command, "--store", store.url])
         assert done.exit_code == 0, (command, done.output, done.exception)
-    found = {(finding.stage, finding.check): finding.verdict for finding in verify_run(store, "mine").findings}
-    assert Verdict.DIFFERENT not in found.values()
+    verdicts = {(finding.stage, finding.check): finding.verdict for finding in verify_run(store, "mine").findings}
+    assert Verdict.DIFFERENT not in verdicts.values()
 
 
 @pytest.mark.ci
@@ -186,15 +186,15 @@ def test_a_source_without_rewards_has_none(store: Store, tmp_path: Path) -> None
     assert list(store.runs.iteration("mine", 0)) == ["rollout"]
     assert "reward" in store.runs.iteration("mine", 1)
     query = "select iteration, trajectory_return from trajectories order by iteration"
-    assert [row["trajectory_return"] for row in asked(store, query)] == [None, 1.0]
+    assert [row["trajectory_return"] for row in queried(store, query)] == [None, 1.0]
     assert verify_run(store, "mine").is_faultless
     assert CliRunner().invoke(app, ["audit", "mine", "--store", store.url]).exit_code == 0
 
 
-def test_what_a_source_does_not_say_is_not_shown_as_a_failure(store: Store, tmp_path: Path) -> None:
+def test_absent_source_fields_not_shown_failed(store: Store, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "chat.jsonl", [{"messages": CHAT}])
     assert run_import(store, "mine", file, "--format", "messages").exit_code == 0
-    [row] = asked(store, "select distinct trajectory_id from turns")
+    [row] = queried(store, "select distinct trajectory_id from turns")
     shown = ["show", "mine", "--iteration", "0", "--trajectory", row["trajectory_id"], "--store", store.url]
     text = CliRunner().invoke(app, shown).stdout
     assert "whether the goal was reached is not recorded" in text
@@ -206,18 +206,18 @@ def test_what_a_source_does_not_say_is_not_shown_as_a_failure(store: Store, tmp_
 
 
 @pytest.mark.ci
-def test_an_import_without_a_preset_states_the_settings_that_were_applied_alone(store: Store, tmp_path: Path) -> None:
+def test_import_without_preset_states_applied_settings(store: Store, tmp_path: Path) -> None:
     """The settings that it was made with are known to nobody; those of a default would pass for them in reports."""
     file = write_lines(tmp_path / "chat.jsonl", [{"messages": CHAT, "group_id": "g", "reward": n} for n in (0.0, 1.0)])
     assert run_import(store, "mine", file, "--format", "messages", *KEEP_ALL).exit_code == 0
     assert run_import(store, "named", file, "--format", "messages", *KEEP_ALL, "--preset", "sokoban").exit_code == 0
     made_with = {"Environment", "Policy", "Advantage", "Seed"}
-    found, stated = (dict(facts(gather(store, run))) for run in ("mine", "named"))
-    assert made_with.isdisjoint(found)
+    plain, stated = (dict(facts(gather(store, run))) for run in ("mine", "named"))
+    assert made_with.isdisjoint(plain)
     assert made_with <= stated.keys()
-    assert (found["Iterations"], found["Preset"], stated["Preset"]) == ("1 of 1", "none", "sokoban")
+    assert (plain["Iterations"], plain["Preset"], stated["Preset"]) == ("1 of 1", "none", "sokoban")
     shown = CliRunner().invoke(app, ["show", "mine", "--json", "--store", store.url])
-    [row] = asked(store, "select preset, config from runs")
+    [row] = queried(store, "select preset, config from runs")
     assert json.loads(shown.stdout)["config"].keys() == json.loads(row["config"]).keys() == {"reward", "filter"}
     assert row["preset"] is None
     page = render_report(gather(store, "mine"))
@@ -227,19 +227,19 @@ def test_an_import_without_a_preset_states_the_settings_that_were_applied_alone(
 
 
 @pytest.mark.ci
-def test_whether_a_response_was_malformed_is_not_made_up(store: Store, tmp_path: Path) -> None:
-    said = ["<think>up is free</think>up", "", "up"]
+def test_unknown_malformedness_is_not_invented(store: Store, tmp_path: Path) -> None:
+    texts = ["<think>up is free</think>up", "", "up"]
     traces = [
         {"messages": [CHAT[0], {"role": "assistant", "content": text}], "group_id": "g", "reward": float(bool(text))}
-        for text in said
+        for text in texts
     ]
     file = write_lines(tmp_path / "chat.jsonl", traces)
     assert run_import(store, "mine", file, "--format", "messages", *KEEP_ALL).exit_code == 0
-    names = {row["name"] for row in asked(store, "select name from metrics")}
+    names = {row["name"] for row in queried(store, "select name from metrics")}
     assert "rollout/success_rate" in names
     assert not {"rollout/format_ok", "reward/malformed_return_gap"} & names
-    assert asked(store, "select distinct num_format_errors n from trajectories") == [{"n": None}]
-    assert [row["think"] for row in asked(store, "select think from turns order by member")] == [
+    assert queried(store, "select distinct num_format_errors n from trajectories") == [{"n": None}]
+    assert [row["think"] for row in queried(store, "select think from turns order by member")] == [
         "up is free",
         None,
         None,
@@ -251,14 +251,14 @@ def test_whether_a_response_was_malformed_is_not_made_up(store: Store, tmp_path:
     assert [member["errors"] for member in group["members"]] == [None] * 3
 
 
-def test_where_nothing_is_sound_nothing_is_imported(store: Store, tmp_path: Path) -> None:
+def test_all_unsound_imports_nothing(store: Store, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "chat.jsonl", [1, 2])
     message = refusal(store, "mine", file, "--format", "messages")
     assert "2 traces could not be imported:\n2 set aside, such as 'chat.jsonl:1' is no JSON object" in message
     assert "are kept in " in message
 
 
-def test_what_was_exported_is_imported_again(store: Store, parquet: Path, tmp_path: Path) -> None:
+def test_export_is_imported_again(store: Store, parquet: Path, tmp_path: Path) -> None:
     run_import(store, "mine", parquet)
     out = tmp_path / "out"
     done = CliRunner().invoke(app, ["export", "mine", "--format", "atif", "-o", str(out), "--store", store.url])
@@ -269,7 +269,7 @@ def test_what_was_exported_is_imported_again(store: Store, parquet: Path, tmp_pa
 
 
 @pytest.mark.ci
-def test_a_whole_export_has_the_iterations_that_it_was_made_of(store: Store, parquet: Path, tmp_path: Path) -> None:
+def test_whole_export_keeps_its_iterations(store: Store, parquet: Path, tmp_path: Path) -> None:
     pq.write_table(example_turns(2), tmp_path / "other.parquet")
     run_import(store, "mine", parquet, tmp_path / "other.parquet")
     out = tmp_path / "out"
@@ -280,7 +280,7 @@ def test_a_whole_export_has_the_iterations_that_it_was_made_of(store: Store, par
     assert store.runs.get("again").parameters["files"] == ["iteration-00000", "iteration-00001"]
 
 
-def test_folders_of_others_are_one_iteration(store: Store, tmp_path: Path) -> None:
+def test_foreign_folders_are_one_iteration(store: Store, tmp_path: Path) -> None:
     for name, beside in {"trial-1": None, "iteration-00000": "trial-1"}.items():
         document = {
             "schema_version": "ATIF-v1.4", "trajectory_id": name, "session_id": name, "agent": {"name": "a"},
@@ -294,7 +294,7 @@ def test_folders_of_others_are_one_iteration(store: Store, tmp_path: Path) -> No
         run = f"beside-{beside}"
         assert run_import(store, run, tmp_path / "out", "--format", "atif").exit_code == 0
         assert list(store.runs.iterations(run)) == [0]
-    assert asked(store, "select count(distinct trajectory_id) n from turns", "beside-trial-1") == [{"n": 2}]
+    assert queried(store, "select count(distinct trajectory_id) n from turns", "beside-trial-1") == [{"n": 2}]
 
 
 def rollouts(store: Store, run: str) -> list[str]:

@@ -18,7 +18,7 @@ METRICS = {
 }
 
 
-def test_a_line_has_what_was_measured_and_nothing_else() -> None:
+def test_line_holds_only_measured_values() -> None:
     assert iteration_line(2, 10, METRICS, 1.25) == (
         "iteration 3 of 10: success 0.312, return 1.25, entropy 1.1, KL 0.00468, 2 of 4 groups kept, "
         "1.2 s per iteration"
@@ -26,7 +26,7 @@ def test_a_line_has_what_was_measured_and_nothing_else() -> None:
     assert iteration_line(0, 1, {}, 2.0) == "iteration 1 of 1: 2.0 s per iteration"
 
 
-def test_what_an_iteration_measured_is_told_from_what_was_measured_before(tmp_path) -> None:
+def test_current_metrics_differ_from_earlier_ones(tmp_path) -> None:
     """An iteration without an update has no update metrics, so no alarm takes those of an earlier one for its own."""
     recorder = RunRecorder(str(tmp_path), "mine", preset("smoke"), InProcess(ModelPlacement()))
     recorder._tracker = Mock()

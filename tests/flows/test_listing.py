@@ -45,13 +45,13 @@ def store(tmp_path) -> Store:
     return store
 
 
-def test_the_panel_is_that_of_the_training_environment(store, capsys):
+def test_panel_is_of_training_environment(store, capsys):
     show(NAME, store=store.url, as_json=True)
     shown = json.loads(capsys.readouterr().out)
     assert [row["panel"] for row in shown["per_iteration"]] == [shown["success_first"]] == [0.25]
 
 
-def test_one_evaluation_is_no_change(store, capsys):
+def test_single_evaluation_shows_no_change(store, capsys):
     show(NAME, store=store.url)
     out = capsys.readouterr().out
     assert "0.250" in out
@@ -59,7 +59,7 @@ def test_one_evaluation_is_no_change(store, capsys):
     assert success_line(store, NAME) == "0.250 [0.250, 0.250] after 0 updates"
 
 
-def test_an_iteration_whose_filter_kept_nothing_is_one_and_no_update(store, capsys):
+def test_empty_iteration_counts_no_update(store, capsys):
     for stage in ("rollout", "reward", "variance_filter"):
         store.runs.record_stage(NAME, 0, stage, {})
     runs(store=store.url, as_json=True)
@@ -75,7 +75,7 @@ def test_an_iteration_whose_filter_kept_nothing_is_one_and_no_update(store, caps
     assert "nothing is learned" not in capsys.readouterr().out
 
 
-def test_a_warning_in_its_state_stands_below_the_list_and_the_tree(store, capsys):
+def test_state_warning_below_list_and_tree(store, capsys):
     store.runs.set_state(NAME, "completed", "", {"seconds": 5400.0}, "since iteration 0, nothing is learned: a reason")
     for tree in (False, True):
         runs(store=store.url, tree=tree)
@@ -89,7 +89,7 @@ def test_a_warning_in_its_state_stands_below_the_list_and_the_tree(store, capsys
     assert store.runs.state(NAME).warning == "since iteration 0, nothing is learned: a reason"
 
 
-def test_success_is_told_after_updates_and_not_after_iterations(store):
+def test_success_counted_in_updates(store):
     values = {f"evaluation/sokoban/success{end}": 0.5 for end in ("", "_low", "_high")}
     facts = Facts(key="1" * 32, stage=STAGE, settings={}, inputs={}, seed=0, headline=values)
     store.put_table("episodes", example("episodes"), facts)
@@ -100,7 +100,7 @@ def test_success_is_told_after_updates_and_not_after_iterations(store):
     assert success_line(store, NAME).endswith("-> 0.500 [0.500, 0.500] after 1 update")
 
 
-def test_a_run_that_learns_nothing_is_shown_as_stalled(store, capsys):
+def test_unlearning_run_shown_as_stalled(store, capsys):
     values = {"filter/num_kept": 0.0, "filter/num_groups": 2.0, "filter/num_zero_variance": 2.0}
     facts = Facts(key="2" * 32, stage=STAGE, settings={}, inputs={}, seed=0)
     store.put_table("metrics", metrics_table(0, "diagnose", values), facts)
@@ -111,7 +111,7 @@ def test_a_run_that_learns_nothing_is_shown_as_stalled(store, capsys):
     assert json.loads(capsys.readouterr().out)["verdict"] == "stalled"
 
 
-def test_a_tree_names_runs_that_are_damaged_and_draws_the_others(store, capsys):
+def test_tree_names_damaged_runs_draws_others(store, capsys):
     folder = Path(store.url, "runs")
     (folder / NAME / "state.json").write_text("{}")
     (folder / "a-file").write_text("no run")
@@ -152,7 +152,7 @@ RECORDS = {
         ("iterations/00000.json", None),
     ],
 )
-def test_a_run_with_a_bad_record_is_listed_with_what_is_wrong_and_hides_no_other(store, capsys, path, content):
+def test_bad_record_listed_without_hiding_others(store, capsys, path, content):
     folder = Path(store.url, "runs", "bad")
     for name, record in RECORDS.items():
         file = folder / name
@@ -180,7 +180,7 @@ def test_a_run_with_a_bad_record_is_listed_with_what_is_wrong_and_hides_no_other
 @pytest.mark.parametrize(
     "name", ["leases/000001.json", "leases/²", "leases/²²²²²².json", "iterations/3.json", "x.json"]
 )
-def test_a_file_that_is_no_record_of_a_run_is_no_fault(store, capsys, name):
+def test_unrelated_file_is_no_fault(store, capsys, name):
     file = Path(store.url, "runs", NAME, name)
     file.parent.mkdir(exist_ok=True)
     holder = {"machine": "another", "process": 1, "started": "x", "heard": NAIVE}
@@ -191,7 +191,7 @@ def test_a_file_that_is_no_record_of_a_run_is_no_fault(store, capsys, name):
     assert (row["state"], row["fault"]) == ("running", None)
 
 
-def test_a_tree_has_replays_and_imports_and_says_how_runs_ended(tmp_path, capsys):
+def test_tree_has_replays_imports_and_ends(tmp_path, capsys):
     store = Store(str(tmp_path / "store"))
 
     def put(name: str, flow: str, parameters: dict[str, Any], checkpoints: str, **settings: float) -> None:
@@ -231,7 +231,7 @@ def test_a_tree_has_replays_and_imports_and_says_how_runs_ended(tmp_path, capsys
     assert "from 0: filter.keep 0.5 -> 0.25" in out
 
 
-def test_timings_are_those_of_the_stages_that_were_done(store, capsys):
+def test_timings_of_performed_stages(store, capsys):
     show(NAME, timings=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out) == []  # these were stored without timings
     facts = Facts(key="0" * 32, stage=STAGE, settings={}, inputs={}, seed=0, provenance={"seconds": 1.5})

@@ -34,9 +34,9 @@ def ragen(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("framework", _PACKAGES)
-def test_a_new_agent_is_four_files_and_the_commands_that_follow(written, framework):
-    said = ragen("new", "agent", "--framework", framework)
-    assert [line for line in said.splitlines() if line.startswith("wrote")] == [f"wrote {name}" for name in FILES]
+def test_new_agent_has_files_and_commands(written, framework):
+    output = ragen("new", "agent", "--framework", framework)
+    assert [line for line in output.splitlines() if line.startswith("wrote")] == [f"wrote {name}" for name in FILES]
     for name in FILES[:3]:
         compile((written / name).read_text(), name, "exec")
     with pytest.raises(ConfigError, match="already exists"):
@@ -44,9 +44,9 @@ def test_a_new_agent_is_four_files_and_the_commands_that_follow(written, framewo
 
 
 @pytest.mark.ci
-def test_what_is_said_to_come_next_records_an_agent_that_can_be_trained(written, store):
-    said = ragen("new", "agent", "--framework", "openai")
-    record = next(line for line in said.splitlines() if line.strip().startswith("starpo record"))
+def test_suggested_command_records_trainable_agent(written, store):
+    output = ragen("new", "agent", "--framework", "openai")
+    record = next(line for line in output.splitlines() if line.strip().startswith("starpo record"))
     words = ["8" if word == "800" else word for word in shlex.split(record)[1:]]
     assert "8 episodes" in ragen(*words[:-2], "--store", store.url, *words[-2:])
     stages = store.runs.iterations("demos")[0]

@@ -33,7 +33,7 @@ def test_importing_it_loads_nothing() -> None:
 
 
 @pytest.mark.ci
-def test_a_table_is_what_the_stages_stored(run: starpo.Run) -> None:
+def test_table_equals_stored_stages(run: starpo.Run) -> None:
     turns, columns = example("turns"), ["trajectory_id", "turn", "response"]
     assert run.table("turns", 1, columns).to_pylist() == turns.select(columns).to_pylist()
     everything = run.table("turns", columns=["iteration", "turn"])
@@ -46,16 +46,14 @@ def test_a_table_is_what_the_stages_stored(run: starpo.Run) -> None:
 
 
 @pytest.mark.ci
-def test_what_an_iteration_reuses_is_marked_when_it_is_read_alone(run: starpo.Run) -> None:
+def test_reused_data_marked_when_read_alone(run: starpo.Run) -> None:
     keys = run.store.runs.iteration("mine", 0)["rollout"]
     run.store.runs.record_stage("mine", 2, "rollout", keys)
     assert set(run.table("turns", 2, ["is_reused"])["is_reused"].to_pylist()) == {True}
     assert set(run.table("turns", 0, ["is_reused"])["is_reused"].to_pylist()) == {False}
 
 
-def test_a_table_is_checked_against_its_digests_and_other_iterations_are_not_read(
-    run: starpo.Run, nothing_verified_yet: None
-) -> None:
+def test_table_checked_without_reading_other_iterations(run: starpo.Run, nothing_verified_yet: None) -> None:
     key = run.store.runs.iteration("mine", 1)["rollout"]["turns"]
     (file,) = Path(run.store.url, "turns", key).glob("*.parquet")
     data = bytearray(file.read_bytes())
@@ -91,7 +89,7 @@ def test_a_table_is_checked_against_its_digests_and_other_iterations_are_not_rea
         (lambda run: starpo.play("smoke", {"rollout.engine": "openai"}), ConfigError, "openai.base_url"),
     ],
 )
-def test_what_is_wrong_is_one_error(
+def test_wrong_requests_are_one_error(
     ask: Callable[[starpo.Run], object], error: type[Exception], message: str, run: starpo.Run
 ) -> None:
     with pytest.raises(starpo.StarPOError, match=message) as caught:
@@ -107,7 +105,7 @@ def test_runs_are_listed_from_the_newest(store: Store, make_run: Callable[..., o
         starpo.runs(Path(store.url, "nowhere"))
 
 
-def test_a_server_is_spoken_to_outside_of_a_notebooks_event_loop(tmp_path: Path, monkeypatch) -> None:
+def test_server_called_outside_notebook_event_loop(tmp_path: Path, monkeypatch) -> None:
     def follow(_deployment: str, _parameters: dict, _store: Store, run: str, *_: object) -> str:
         with pytest.raises(RuntimeError, match="no running event loop"):
             asyncio.get_running_loop()

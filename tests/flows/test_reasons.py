@@ -3,7 +3,7 @@ import pytest
 from starpo.flows.console.reasons import merged_reasons
 
 
-def test_what_differs_in_its_numbers_is_said_once():
+def test_reasons_differing_in_numbers_are_merged():
     given = [
         "kept: number 2 of 4 by std 0.5; keep = 0.5 keeps 2 of 4 groups",
         "dropped: zero variance, all 4 valid returns are -2.5",
@@ -17,7 +17,7 @@ def test_what_differs_in_its_numbers_is_said_once():
 
 
 @pytest.mark.parametrize(
-    ("places", "told"),
+    ("places", "listed"),
     [
         ([8, 1], "1 and 8"),
         ([2, 1, 3], "1 to 3"),
@@ -25,11 +25,11 @@ def test_what_differs_in_its_numbers_is_said_once():
         ([1, 2, 3, 4, 5, 7, 8], "1 to 8 (not all)"),
     ],
 )
-def test_places_with_gaps_are_no_range(places, told):
+def test_places_with_gaps_are_no_range(places, listed):
     given = [f"dropped: number {place} of 8" for place in places]
-    assert merged_reasons(given) == [(len(places), f"dropped: number {told} of 8")]
+    assert merged_reasons(given) == [(len(places), f"dropped: number {listed} of 8")]
 
 
-def test_other_words_are_another_reason():
+def test_different_words_are_different_reasons():
     assert merged_reasons(["kept: no filter", "dropped", "kept: no filter"]) == [(2, "kept: no filter"), (1, "dropped")]
     assert merged_reasons([]) == []

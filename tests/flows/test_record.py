@@ -50,7 +50,7 @@ def record(store: Store, policy: str, *arguments: str):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("is_rated", [False, True])
-def test_a_command_is_recorded_as_a_run(store, policy, tmp_path, is_rated):
+def test_command_recorded_as_run(store, policy, tmp_path, is_rated):
     (tmp_path / "agent.py").write_text(AGENT)
     rated = ("--reward", "output") if is_rated else ()
     made = record(store, policy, "--times", "2", *rated, "--json", "--", sys.executable, str(tmp_path / "agent.py"))
@@ -109,7 +109,7 @@ class Server(BaseHTTPRequestHandler):
 
 
 @pytest.mark.ci
-def test_what_a_server_says_is_recorded_and_can_be_imitated(store, policy, tmp_path, monkeypatch):
+def test_server_responses_recorded_and_imitable(store, policy, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "agent.py").write_text(AGENT)
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
@@ -148,22 +148,22 @@ print(json.dumps({"reward": float(said.content == "by the wall")}))
 class Teacher(Server):
     """A server that takes messages alone: it calls the tool, then answers; every third request fails."""
 
-    asked: list[dict] = []  # noqa: RUF012
+    requests: list[dict] = []  # noqa: RUF012
     fails_every = 0
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.asked.append(body)
-        if self.fails_every and len(self.asked) % self.fails_every == 0:
+        self.requests.append(body)
+        if self.fails_every and len(self.requests) % self.fails_every == 0:
             self.send_response(400)
             self.send_header("content-length", "0")
             self.end_headers()
             return
         call = {"id": "call_7", "type": "function", "function": {"name": "look", "arguments": '{"to": "north"}'}}
         is_first = body["messages"][-1]["role"] == "user"
-        said = {"tool_calls": [call], "content": None} if is_first else {"content": "by the wall"}
-        said["reasoning_content"] = "I see."
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **said}}
+        message = {"tool_calls": [call], "content": None} if is_first else {"content": "by the wall"}
+        message["reasoning_content"] = "I see."
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}
         usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
         self._send({"id": "", "object": "chat.completion", "created": 0, "model": "teacher",
                     "choices": [choice], "usage": usage})  # fmt: skip
@@ -181,15 +181,15 @@ def record_teacher(store, tmp_path, *arguments: str):
 
 
 @pytest.mark.ci
-def test_a_teacher_of_messages_alone_is_recorded_as_text(store, tmp_path, monkeypatch):
+def test_message_teacher_recorded_as_text(store, tmp_path, monkeypatch):
     """Without a policy: tools reach the server, its calls the program, and no token is made up."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setattr(Teacher, "asked", [])
+    monkeypatch.setattr(Teacher, "requests", [])
     made = record_teacher(store, tmp_path, "--reward", "output")
     assert made.exit_code == 0, made.output
-    assert [request["tools"][0]["function"]["name"] for request in Teacher.asked] == ["look", "look"]
-    assert Teacher.asked[1]["messages"][-2]["tool_calls"][0]["id"] == "call_7"
-    assert Teacher.asked[1]["messages"][-1] == {"role": "tool", "tool_call_id": "call_7", "content": "a wall"}
+    assert [request["tools"][0]["function"]["name"] for request in Teacher.requests] == ["look", "look"]
+    assert Teacher.requests[1]["messages"][-2]["tool_calls"][0]["id"] == "call_7"
+    assert Teacher.requests[1]["messages"][-1] == {"role": "tool", "tool_call_id": "call_7", "content": "a wall"}
     keys = {kind: key for stage in store.runs.iterations("seen")[0].values() for kind, key in stage.items()}
     turns, rewards, selection = (store.read_table(kind, keys[kind]) for kind in ("turns", "rewards", "selection"))
     rows = turns.to_pylist()
@@ -211,16 +211,16 @@ def test_a_teacher_of_messages_alone_is_recorded_as_text(store, tmp_path, monkey
         "I see.",
         {"to": "north"},
     )
-    assert json.dumps(conversation.tools) == json.dumps(Teacher.asked[0]["tools"])
+    assert json.dumps(conversation.tools) == json.dumps(Teacher.requests[0]["tools"])
     with pytest.raises(LearnerError, match="without the tokens of its responses"):
         assemble(turns, rewards, selection.set_column(
             selection.schema.get_field_index("kept"), "kept", [[True] * selection.num_rows]))  # fmt: skip
 
 
 @pytest.mark.ci
-def test_errors_of_a_teacher_are_the_programs_and_are_told(store, tmp_path, monkeypatch):
+def test_teacher_errors_are_program_errors(store, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setattr(Teacher, "asked", [])
+    monkeypatch.setattr(Teacher, "requests", [])
     monkeypatch.setattr(Teacher, "fails_every", 4)
     made = record_teacher(store, tmp_path, "--times", "3", "--set", "rollout.openai.max_concurrent=1")
     assert made.exit_code == 0, made.output
@@ -231,7 +231,7 @@ def test_errors_of_a_teacher_are_the_programs_and_are_told(store, tmp_path, monk
     assert "status 400" in failed["server"]
 
 
-def test_what_cannot_be_recorded_is_said_and_leaves_no_run(store, policy):
+def test_unrecordable_episode_leaves_no_run(store, policy):
     missing = record(store, policy, "--", "no-such-agent")
     assert isinstance(missing.exception, StarPOError)
     assert "the command 'no-such-agent' is not found here" in str(missing.exception)

@@ -62,7 +62,7 @@ def sweep_result() -> SweepResult:
 
 
 @WIDTHS
-def test_a_leaderboard_of_long_names_and_many_panels_is_whole(sweep_result, width, capsys, monkeypatch):
+def test_wide_leaderboard_is_not_cut(sweep_result, width, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(Sweeps, "get", lambda *_: sweep_result)
     print_result(Sweeps("store"), "s", as_json=False)
@@ -147,7 +147,7 @@ def test_listings_are_whole(command, width, store, monkeypatch):
 
 
 @WIDTHS
-def test_one_reason_is_said_once(width, store):
+def test_shared_reason_is_shown_once(width, store):
     text = " ".join(ragen(width, "show", LONG, "--iteration", "0", "--store", store).split())
     groups = json.loads(ragen(width, "show", LONG, "--iteration", "0", "--store", store, "--json"))["groups"]
     assert len(groups) == 48

@@ -46,7 +46,7 @@ def refusal(*arguments: str) -> StarPOError:
 
 
 @pytest.mark.ci
-def test_a_report_is_written_where_it_was_asked_for(store: str, tmp_path: Path) -> None:
+def test_report_written_to_given_path(store: str, tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "report.html"
     assert ragen("report", "half", "--store", store, "-o", str(path), "--embed", "1") == str(path)
     assert path.read_text().startswith("<!doctype html>")
@@ -63,7 +63,7 @@ def test_a_report_is_written_where_it_was_asked_for(store: str, tmp_path: Path) 
         ("sql", "half", "select run from runs", "--parquet", "{}.parquet"),
     ],
 )
-def test_a_file_is_not_there_before_it_is_complete(
+def test_file_appears_only_when_complete(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], is_there: bool
 ) -> None:
     file = Path(command[-1].format(tmp_path / "out"))
@@ -75,7 +75,7 @@ def test_a_file_is_not_there_before_it_is_complete(
 
 
 @pytest.mark.ci
-def test_an_unknown_run_or_iteration_is_named(store: str, tmp_path: Path) -> None:
+def test_unknown_run_or_iteration_named(store: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     assert "there is no run 'haf'" in str(refusal("report", "haf", "--store", store, "-o", str(path)))
     error = refusal("report", "half", "--store", store, "-o", str(path), "--embed", "7")
@@ -83,17 +83,17 @@ def test_an_unknown_run_or_iteration_is_named(store: str, tmp_path: Path) -> Non
     assert not path.exists()
 
 
-def test_a_comparison_names_what_differs(store: str) -> None:
-    said = ragen("compare", "half", "quarter", "--store", store)
-    assert "success by run" in said
-    assert "keep" in said
+def test_comparison_names_differing_settings(store: str) -> None:
+    output = ragen("compare", "half", "quarter", "--store", store)
+    assert "success by run" in output
+    assert "keep" in output
     facts = json.loads(ragen("compare", "half", "quarter", "half", "--store", store, "--json"))
     assert [of["run"] for of in facts["runs"]] == ["half", "quarter"]
     assert facts["settings"] == {"keep": {"half": "0.5", "quarter": "0.25"}}
     assert json.loads(ragen("compare", "half", "--store", store, "--json"))["settings"] == {}
 
 
-def test_a_setting_that_a_run_lacks_is_absent() -> None:
+def test_missing_setting_is_absent() -> None:
     runs = [
         RunRecord(name=name, flow="starpo", preset=None, created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
         for name, config in (("a", {"seed": 1, "filter": {"keep": 0.5}}), ("b", {"seed": 1}))
@@ -126,24 +126,24 @@ def evaluated(store: str) -> Callable[[str, list[bool], int], None]:
 
 
 @pytest.mark.ci
-def test_a_comparison_says_what_pairs_of_initial_states_say(store: str, evaluated: Callable) -> None:
+def test_comparison_uses_paired_initial_states(store: str, evaluated: Callable) -> None:
     evaluated("half", [True] * 3 + [False] * 21)
     evaluated("quarter", [True] * 15 + [False] * 9)
-    said = ragen("compare", "half", "quarter", "--store", store)
-    assert "+0.500 [+0.292, +0.708]" in said
-    assert "< 0.001" in said  # 12 gained, none lost: 2 / 2**12 = 0.0005
-    assert "paired by initial state" in said
+    output = ragen("compare", "half", "quarter", "--store", store)
+    assert "+0.500 [+0.292, +0.708]" in output
+    assert "< 0.001" in output  # 12 gained, none lost: 2 / 2**12 = 0.0005
+    assert "paired by initial state" in output
     facts = json.loads(ragen("compare", "half", "quarter", "--store", store, "--json"))
     assert facts["runs"][0]["difference"] is None
     assert facts["runs"][1]["difference"]["num_pairs"] == 24
 
 
-def test_runs_on_other_panels_are_not_paired(store: str, evaluated: Callable) -> None:
+def test_other_panels_are_not_paired(store: str, evaluated: Callable) -> None:
     evaluated("half", [True] * 3 + [False] * 21)
     evaluated("quarter", [True] * 15 + [False] * 9, 500)
-    said = ragen("compare", "half", "quarter", "--store", store)
-    assert "unpaired: evaluated on other initial states" in said
-    assert "paired by initial state" not in said
+    output = ragen("compare", "half", "quarter", "--store", store)
+    assert "unpaired: evaluated on other initial states" in output
+    assert "paired by initial state" not in output
 
 
 @pytest.mark.ci
@@ -169,7 +169,7 @@ def test_names_are_text_to_latex(store: str, make_run: Callable, tmp_path: Path)
     assert r"a\_b & completed" in (tmp_path / "one.tex").read_text()
 
 
-def test_a_comparison_that_cannot_be_drawn_says_why(store: str, tmp_path: Path) -> None:
+def test_undrawable_comparison_says_why(store: str, tmp_path: Path) -> None:
     error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.doc"))
     assert "ends in .svg or .pdf or .png or .csv or .tex" in str(error)
     error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.svg"))
@@ -181,24 +181,24 @@ def test_a_comparison_that_cannot_be_drawn_says_why(store: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "message"),
     [
         ("report.svg", "ends in .html"),
         ("folder.html", "it is a folder"),
         ("file/new/report.html", "file is not a folder"),
     ],
 )
-def test_a_report_that_cannot_be_written_is_refused_before_the_run_is_read(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, found: str
+def test_unwritable_report_refused_before_reading(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "folder.html").mkdir()
     monkeypatch.setattr("starpo.flows.cli.report.write_report", lambda *_, **__: pytest.fail("the run was read"))
-    assert found in str(refusal("report", "half", "--store", store, "-o", str(tmp_path / name)))
+    assert message in str(refusal("report", "half", "--store", store, "-o", str(tmp_path / name)))
 
 
 @pytest.mark.ci
-def test_a_report_shows_its_audits_unless_told_not_to(store: str, tmp_path: Path) -> None:
+def test_report_shows_audits_by_default(store: str, tmp_path: Path) -> None:
     path, without = tmp_path / "with.html", tmp_path / "without.html"
     ragen("report", "half", "--store", store, "-o", str(path))
     page = path.read_text()
@@ -210,7 +210,7 @@ def test_a_report_shows_its_audits_unless_told_not_to(store: str, tmp_path: Path
 
 
 @pytest.mark.ci
-def test_what_cannot_be_audited_is_said_in_its_place(store: str, tmp_path: Path) -> None:
+def test_failed_audit_named_in_its_place(store: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     damaged = next(Path(store).glob("samples/*/*.parquet"))
     damaged.write_bytes(damaged.read_bytes()[:-1])

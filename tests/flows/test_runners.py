@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.ci
-def test_a_run_of_an_ablation_that_is_killed_is_stopped(tmp_path):
+def test_killed_ablation_stops_its_run(tmp_path):
     script = tmp_path / "killed.py"
     script.write_text(KILLED_BESIDE_A_RUN)
     ablation = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -51,7 +51,7 @@ def test_a_run_of_an_ablation_that_is_killed_is_stopped(tmp_path):
 
 
 @pytest.mark.ci
-def test_processes_of_cells_end_with_a_sweep_that_is_killed(tmp_path):
+def test_killed_sweep_ends_cell_processes(tmp_path):
     """Prefect kills a cancelled flow run whose cells take longer than half a minute."""
     script = tmp_path / "killed.py"
     script.write_text(KILLED_BETWEEN_CELLS)

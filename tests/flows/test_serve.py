@@ -30,7 +30,7 @@ def test_a_deployment_carries_its_presets_settings() -> None:
     assert made.to_runner().parameters["config"] == preset("bandit").model_dump(mode="json")
 
 
-def test_the_form_knows_types_bounds_and_meaning_of_settings() -> None:
+def test_form_has_types_bounds_and_meanings() -> None:
     schema = by_name()["starpo/sokoban"].to_runner()._parameter_openapi_schema
     definitions = schema.model_dump()["definitions"]
     keep = definitions["FilterConfig"]["properties"]["keep"]

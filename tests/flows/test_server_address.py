@@ -38,7 +38,7 @@ def serving() -> Iterator[Callable[[int], str]]:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("status", "is_up"), [(200, True), (401, True), (403, True), (404, False), (503, False)])
-def test_a_server_that_asks_who_is_asking_is_up(serving: Callable[[int], str], status: int, is_up: bool) -> None:
+def test_server_demanding_credentials_is_up(serving: Callable[[int], str], status: int, is_up: bool) -> None:
     """Prefect Cloud does so, as no API key is sent with the health check."""
     assert is_healthy(serving(status)) is is_up
 
@@ -50,6 +50,6 @@ def test_a_server_that_asks_who_is_asking_is_up(serving: Callable[[int], str], s
         ("https://api.prefect.cloud/api/accounts/a/workspaces/w", "https://app.prefect.cloud/account/a/workspace/w"),
     ],
 )
-def test_pages_are_where_the_server_has_them(api: str, pages: str) -> None:
+def test_pages_are_at_server_address(api: str, pages: str) -> None:
     with temporary_settings({PREFECT_API_URL: api}):
         assert FlowRun(UUID(int=0)).page == f"{pages}/runs/flow-run/{UUID(int=0)}"

@@ -17,18 +17,18 @@ from starpo.tasks.warm_start import warm_start
 
 
 @pytest.mark.parametrize(("error", "is_repeated"), [(StoreError("no answer"), True), (KeyError(), False)])
-def test_what_the_outside_world_does_is_retried(error: Exception, is_repeated: bool) -> None:
+def test_external_failures_are_retried(error: Exception, is_repeated: bool) -> None:
     assert is_io_failure(None, None, Failed(data=error)) is is_repeated  # type: ignore[arg-type]
 
 
-def test_the_task_of_a_stage_has_its_name_and_no_time_limit_of_prefects() -> None:
+def test_stage_task_named_without_prefect_timeout() -> None:
     """Such a limit cannot end a task that runs in a thread, and Prefect warns of that for every cell of a sweep."""
     task = stage_task(warm_start(preset("smoke")), "a {title}", tags={"gpu"})
     assert (task.name, task.timeout_seconds, task.tags) == ("warm_start", None, {"gpu"})
     assert str(task.task_run_name).format() == "a {title}"
 
 
-def test_a_secret_in_an_error_does_not_reach_prefect(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_secrets_in_errors_hidden_from_prefect(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Prefect stores the text of the exception in its database and logs its traceback."""
     secret, address = "canary-Abc123", "https://me:hunter2x@host/x"
     monkeypatch.setenv("WANDB_KEY", secret)

@@ -51,7 +51,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def test_gc_dry_run_says_what_would_go_and_touches_nothing(stored: Path) -> None:
+def test_gc_dry_run_changes_nothing(stored: Path) -> None:
     before = files(stored)
     text = ragen("store", "gc", "--dry-run", "--min-age", "0s", "--store", str(stored))
     assert "would be deleted" in text
@@ -76,7 +76,7 @@ def test_gc_deletes_just_that(stored: Path) -> None:
     assert as_json("runs", "--store", str(stored))[0]["run"] == "mine"
 
 
-def test_gc_keeps_what_is_young_by_default(stored: Path) -> None:
+def test_gc_keeps_young_by_default(stored: Path) -> None:
     assert "kept: younger than 1d (shorter: --min-age AGE): 4" in ragen("store", "gc", "--store", str(stored))
 
 
@@ -95,7 +95,7 @@ def test_gc_beside_a_gap(stored: Path) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("age", ["", "d", "1", "1y", "-1d", "1.5h", "a day"])
-def test_gc_with_an_age_that_is_none(stored: Path, age: str) -> None:
+def test_gc_with_invalid_age(stored: Path, age: str) -> None:
     message = refused("store", "gc", "--min-age", age, "--store", str(stored))
     assert "--min-age" in message
     assert "such as 12h" in message
@@ -110,23 +110,23 @@ def test_du(stored: Path) -> None:
     assert {run["run"]: run["number"] for run in facts["runs"]} == {"mine": 7}
 
 
-def test_forget_then_gc_deletes_what_only_that_run_needed(stored: Path) -> None:
+def test_gc_deletes_only_forgotten_runs_artifacts(stored: Path) -> None:
     assert "did you mean mine" in refused("store", "forget", "mini", "--yes", "--store", str(stored))
     declined = CliRunner().invoke(app, ["store", "forget", "mine", "--store", str(stored)], input="n\n")
     assert declined.exit_code == 1
     config = Store(str(stored)).runs.get("mine").config
     another = Store(str(stored)).runs.create("other", flow="starpo", preset=None, config=config)
     before = {path for path in files(stored) if "runs" not in path.parts}
-    said = ragen("store", "forget", "mine", "--yes", "--store", str(stored))
-    assert "is forgotten" in said
-    assert "once that is 1d old (sooner: --min-age 1h" in said
+    output = ragen("store", "forget", "mine", "--yes", "--store", str(stored))
+    assert "is forgotten" in output
+    assert "once that is 1d old (sooner: --min-age 1h" in output
     assert [run["run"] for run in as_json("runs", "--store", str(stored))] == [another.name]
     assert {path for path in files(stored) if "runs" not in path.parts} == before
     ragen("store", "gc", "--min-age", "0s", "--store", str(stored))
     assert {path for path in files(stored) if "runs" not in path.parts} == set()
 
 
-def test_verify_names_the_flipped_byte_and_who_needs_it(stored: Path) -> None:
+def test_verify_names_flipped_byte_and_users(stored: Path) -> None:
     assert "11 artifacts" in ragen("store", "verify", "--store", str(stored))
     (turns,) = (stored / "turns").iterdir()
     data = bytearray((turns / "part-00000.parquet").read_bytes())
@@ -149,12 +149,12 @@ def test_copy_and_look_at_the_copy(stored: Path, tmp_path: Path) -> None:
     assert as_json("show", "mine", "--iteration", "0", "--store", str(stored)) == as_json(
         "show", "mine", "--iteration", "0", "--store", target
     )
-    said = ragen("store", "verify", "--store", target)
-    assert "files, rows and seals are as recorded" in said
-    assert "starpo verify RUN" in said
+    output = ragen("store", "verify", "--store", target)
+    assert "files, rows and seals are as recorded" in output
+    assert "starpo verify RUN" in output
 
 
-def test_copy_of_a_run_that_is_not_there(stored: Path, tmp_path: Path) -> None:
+def test_copy_of_missing_run(stored: Path, tmp_path: Path) -> None:
     message = refused("store", "copy", "mini", str(tmp_path / "copy"), "--store", str(stored))
     assert "did you mean mine" in message
     assert not (tmp_path / "copy").exists()

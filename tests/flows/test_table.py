@@ -31,7 +31,7 @@ def rendered(rows, width: int, **more) -> str:
 @pytest.mark.ci
 @given(_ROWS, st.sampled_from([40, 80, 200]))
 @example([dict.fromkeys("abcdefg", "") | {"what follows": "[1 2]more"}], 40)
-def test_every_word_of_every_cell_is_shown_whole(rows, width):
+def test_every_word_is_shown_whole(rows, width):
     shown = Counter(rendered(rows, width).split())
     words = Counter(word for row in rows for text in row.values() for word in text.split())
     assert not words - shown
@@ -39,11 +39,11 @@ def test_every_word_of_every_cell_is_shown_whole(rows, width):
 
 
 @given(_ROWS, st.sampled_from([80, 200]))
-def test_lines_are_no_wider_than_the_terminal_where_words_are_not(rows, width):
+def test_lines_fit_terminal_if_words_do(rows, width):
     assert max(map(len, rendered(rows, width).splitlines())) <= width
 
 
-def test_what_fits_is_a_table_with_numbers_to_the_right():
+def test_fitting_rows_right_align_numbers():
     rows = [{"name": "a b", "group_size": 16, "rate": "0.5"}, {"name": "c", "group_size": 4, "rate": "12.5"}]
     lines = [line.rstrip() for line in rendered(rows, 80, title="two rows", numbers=("rate",)).splitlines()]
     assert lines == [
@@ -57,7 +57,7 @@ def test_what_fits_is_a_table_with_numbers_to_the_right():
     ]
 
 
-def test_what_does_not_fit_is_a_record_a_row():
+def test_wide_rows_become_records():
     rows = [{"key": "0" * 30, "digest": "1" * 30, "what": "x", "kept": None}, {"key": "2", "digest": "3"}]
     names = ["key", "digest", "what", "kept"]
     assert rendered(rows, 60, names=names).splitlines() == [
@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_a_record_a_row():
     assert len(rendered(rows, 80, names=names).splitlines()) == 6  # a table, where there is room
 
 
-def test_a_header_of_several_lines_is_one_in_a_record():
+def test_multiline_header_is_one_record_field():
     assert rendered([{"ESS at\nlast\nreuse": "1" * 30, "key": "2" * 30}], 60).splitlines() == [
         f"ESS at last reuse  {'1' * 30}",
         f"key                {'2' * 30}",
@@ -83,7 +83,7 @@ def test_a_header_of_several_lines_is_one_in_a_record():
     ]
 
 
-def test_text_is_folded_between_words_and_intervals_stay_whole():
+def test_text_wraps_at_words_not_intervals():
     rows = [{"cell": "keep=0.25", "success": "0.375 [0.137, 0.694]", "note": "words " * 8}]
     lines = [line.rstrip() for line in rendered(rows, 46).splitlines()]
     assert lines[3:] == [
@@ -94,7 +94,7 @@ def test_text_is_folded_between_words_and_intervals_stay_whole():
     ]
 
 
-def test_a_map_keeps_its_lines_and_a_long_line_of_a_record_is_indented():
+def test_record_keeps_map_lines_indents_long():
     rows = [{"map": "#### ####\n#__# ####", "said": "very long " * 6, "key": "k" * 40}]
     assert rendered(rows, 60).splitlines() == [
         "map   #### ####",
@@ -106,7 +106,7 @@ def test_a_map_keeps_its_lines_and_a_long_line_of_a_record_is_indented():
     ]
 
 
-def test_values_are_shown_as_people_read_them():
+def test_values_shown_readably():
     row = {"a": None, "b": True, "c": 0.123456, "d": [1, 2], "e": {"k": "v"}, "f": Decimal("1.50"), "g": "\x1b[b]a[/b]"}
     assert rendered([row], 80).splitlines()[-2].split() == [
         "yes",
@@ -120,7 +120,7 @@ def test_values_are_shown_as_people_read_them():
     ]
 
 
-def test_names_that_are_typed_again_are_shown_as_they_are():
+def test_typed_names_shown_verbatim():
     assert "trajectory_id" in rendered([{"trajectory_id": "g0000-0"}], 80, are_names_exact=True)
     assert "trajectory_id" in rendered([], 80, names=["trajectory_id"], are_names_exact=True)
 
@@ -129,6 +129,6 @@ def test_no_rows_still_name_the_columns():
     assert rendered([], 80, names=["run", "group_id"]) == "no rows; the columns are run, group id\n"
 
 
-def test_every_command_prints_its_tables_by_this_one():
+def test_every_command_uses_this_table():
     for path in Path(starpo.flows.__file__).parent.rglob("*.py"):
         assert path.name == "table.py" or not re.search(r"from rich.table import|rich\.box", path.read_text()), path

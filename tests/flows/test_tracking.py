@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> FakeRun:
 
 
 @pytest.mark.ci
-def test_nobody_waits_and_nothing_is_lost(run):
+def test_logging_never_blocks_nor_loses(run):
     tracker = Tracker("a-run", {})
     for iteration in range(5):
         tracker.log(iteration, {"loss": 0.5})  # would block if it waited for wandb
@@ -47,7 +47,7 @@ def test_nobody_waits_and_nothing_is_lost(run):
     assert run.num_when_finished == 5
 
 
-def test_what_cannot_be_logged_is_a_warning(run, caplog):
+def test_logging_failure_is_a_warning(run, caplog):
     run.fails = True
     run.may_log.set()
     with caplog.at_level(logging.WARNING):
@@ -57,7 +57,7 @@ def test_what_cannot_be_logged_is_a_warning(run, caplog):
     assert "metrics of iteration 7 could not be logged to wandb: wandb is away" in caplog.text
 
 
-def test_a_run_goes_on_where_wandb_cannot_be_begun_or_ended(run, caplog, monkeypatch):
+def test_run_continues_without_wandb(run, caplog, monkeypatch):
     def begin(**settings):
         if settings["mode"] != "disabled":
             raise RuntimeError("no account")
@@ -78,9 +78,9 @@ def test_a_run_goes_on_where_wandb_cannot_be_begun_or_ended(run, caplog, monkeyp
     assert "not all logged metrics have reached wandb: no network" in caplog.text
 
 
-def test_a_run_that_the_process_tracks_itself_stays_as_it_is(run, monkeypatch):
+def test_process_tracked_run_is_unchanged(run, monkeypatch):
     """As in a notebook that trains without a server."""
-    asked = {}
-    monkeypatch.setattr("wandb.init", lambda **settings: (asked.update(settings), run)[1])
+    options = {}
+    monkeypatch.setattr("wandb.init", lambda **settings: (options.update(settings), run)[1])
     Tracker("a-run", {}).close()
-    assert asked["reinit"] == "create_new"
+    assert options["reinit"] == "create_new"

@@ -24,10 +24,10 @@ keep = 0.25
 @pytest.fixture
 def started(monkeypatch):
     """[deployment, parameters, followed run] of every start; nothing is executed, but the run is created."""
-    found = []
+    starts = []
 
     def follow(store, run, *_):
-        found[-1].append(run)
+        starts[-1].append(run)
         if run not in store.runs.names():
             store.runs.create(run, flow="starpo", preset=None, config={})
         return run
@@ -37,12 +37,12 @@ def started(monkeypatch):
     monkeypatch.setattr(deployment, "register", lambda *_: None)
     monkeypatch.setattr(
         "prefect.deployments.run_deployment",
-        lambda name, parameters, **_: found.append([name, parameters]) or SimpleNamespace(id=uuid4()),
+        lambda name, parameters, **_: starts.append([name, parameters]) or SimpleNamespace(id=uuid4()),
     )
     monkeypatch.setattr(deployment, "follow_run", follow)
     monkeypatch.setattr("starpo.flows.console.conclusion.write_report", lambda *_: "report.html")
     monkeypatch.setattr("starpo.flows.console.conclusion.success_line", lambda *_: "")
-    return found
+    return starts
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def begin(name, tmp_path, **options):
     train(str(name), store=str(tmp_path / "store"), **options)
 
 
-def test_its_settings_are_a_parameter_and_its_name_is_in_the_runs(file, tmp_path, started, capsys):
+def test_file_settings_become_parameter_and_name(file, tmp_path, started, capsys):
     begin(file, tmp_path, set_=["filter.keep=0.5"], seed=7)
     ((deployment, parameters, run),) = started
     assert deployment == "starpo/custom"
@@ -74,7 +74,7 @@ def test_a_preset_has_its_own_deployment(tmp_path, started):
     assert (deployment, sorted(parameters)) == ("starpo/smoke", ["store"])
 
 
-def test_the_deployment_is_served_and_has_no_settings_of_its_own():
+def test_deployment_has_no_settings():
     (made,) = [made for made in deployments() if (made.flow.name, made.name) == ("starpo", "custom")]
     assert made.to_runner().parameters == {}
 
@@ -83,20 +83,20 @@ def test_the_deployment_is_served_and_has_no_settings_of_its_own():
     ("name", "message"),
     [("smokee", "'smokee' is neither a preset nor a TOML file.*smoke"), ("nowhere.toml", "nowhere.toml: no such file")],
 )
-def test_what_is_neither_is_one_message_and_nothing_is_started(name, message, tmp_path, started):
+def test_neither_preset_nor_file_one_message(name, message, tmp_path, started):
     with pytest.raises(ConfigError, match=f"^{message}"):
         begin(name, tmp_path)
     assert started == []
 
 
-def test_a_wrong_setting_stops_before_anything_is_started(file, tmp_path, started):
+def test_wrong_setting_stops_before_start(file, tmp_path, started):
     file.write_text(SETTINGS.replace("keep", "keeep"))
     with pytest.raises(ConfigError, match="keeep"):
         begin(file, tmp_path)
     assert started == []
 
 
-def test_a_file_whose_name_no_run_can_have_needs_a_name_for_the_run(file, tmp_path, started):
+def test_unusable_file_name_needs_run_name(file, tmp_path, started):
     odd = file.rename(tmp_path / "my settings.toml")
     with pytest.raises(StoreError, match=r"'my settings-s0-.*cannot be a run"):
         begin(odd, tmp_path)

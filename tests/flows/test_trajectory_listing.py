@@ -54,33 +54,33 @@ def test_prompts_are_folded_to_their_size(store, capsys):
     assert "\nuser " not in text
 
 
-def test_prompts_that_are_asked_for_are_shown_by_role(store, capsys, monkeypatch):
+def test_requested_prompts_shown_by_role(store, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")
     text = shown(store, capsys, should_show_prompts=True)
     rows = turns()
     assert text.count("\nprompt  ") == 1  # the example's first prompt is not in a chat template
     assert text.count("\nuser  ") == len(rows) - 1
     for row in rows:
-        told = TOKENIZER.decode(row["prompt_ids"])
-        for word in (word for word in told.split() if word.isprintable()):
+        prompt = TOKENIZER.decode(row["prompt_ids"])
+        for word in (word for word in prompt.split() if word.isprintable()):
             assert word in text
 
 
-def test_as_json_a_turn_has_its_prompt_as_messages(store, capsys):
-    found = json.loads(shown(store, capsys, as_json=True))
-    assert [message["text"] for row in found for message in row["prompt"]] == [
+def test_json_turn_has_prompt_messages(store, capsys):
+    rows = json.loads(shown(store, capsys, as_json=True))
+    assert [message["text"] for row in rows for message in row["prompt"]] == [
         TOKENIZER.decode(row["prompt_ids"]) for row in turns()
     ]
-    assert [row["response"] for row in found] == [row["response"] for row in turns()]
+    assert [row["response"] for row in rows] == [row["response"] for row in turns()]
 
 
-def test_without_a_tokenizer_that_is_said(store, capsys):
+def test_missing_tokenizer_is_reported(store, capsys):
     store.drop("checkpoint", stage_key(STAGE, {}, {}, 0))
     assert "no checkpoint with the run's tokenizer" in shown(store, capsys, should_show_prompts=True)
     assert {row["prompt"] for row in json.loads(shown(store, capsys, as_json=True))} == {None}
 
 
-def test_what_a_turn_paid_is_shown_by_component(store, capsys):
+def test_turn_reward_shown_by_component(store, capsys):
     assert {row["reward"] for row in json.loads(shown(store, capsys, as_json=True))} == {None}  # not computed yet
     assert "return" not in shown(store, capsys)
     rows = example("rewards").to_pylist()
@@ -100,7 +100,7 @@ def test_what_a_turn_paid_is_shown_by_component(store, capsys):
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("facts", "ending"),
     [
         ({"truncated": True, "actions_left": 3, "forfeited_actions": 1}, "goal not reached: no action was left"),
         ({"truncated": True, "actions_left": 4, "forfeited_actions": 1}, "goal not reached: a limit of turns, context"),
@@ -108,6 +108,6 @@ def test_what_a_turn_paid_is_shown_by_component(store, capsys):
         ({"success": True, "terminated": True}, "goal reached"),
     ],
 )
-def test_why_an_episode_ended_is_said(facts, said):
+def test_end_of_episode_is_explained(facts, ending):
     last = turns()[-1] | {"success": False, "terminated": False, "truncated": False, **facts}
-    assert _ending(last | {"executed_actions": ["Up", "Left"]}).startswith(said)
+    assert _ending(last | {"executed_actions": ["Up", "Left"]}).startswith(ending)

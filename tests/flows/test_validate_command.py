@@ -22,7 +22,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_lengths_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_validate_prints_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     validate("smoke")
     first, lengths = capsys.readouterr().out.splitlines()
     assert first == "smoke: valid; 2 iterations of sokoban. --json shows it all."
@@ -33,9 +33,7 @@ def test_lengths_are_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.ci
-def test_a_preset_of_the_embedded_policy_with_a_pretrained_model(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_embedded_preset_with_pretrained_model(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(f'extends = ["sokoban"]\n[policy]\ntype = "pretrained"\nname_or_path = "{model}"\n')
     validate(str(file))
@@ -46,18 +44,18 @@ def test_a_preset_of_the_embedded_policy_with_a_pretrained_model(
 
 
 @pytest.mark.ci
-def test_a_model_that_a_run_would_download(capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_that_run_would_download(capsys: pytest.CaptureFixture[str]) -> None:
     validate("sokoban-paper")
     assert "prompts: not counted, as the model is not on this machine" in capsys.readouterr().out
 
 
-def test_training_is_refused_before_anything_is_started() -> None:
+def test_training_refused_before_any_start() -> None:
     with pytest.raises(ConfigError, match=r"^smoke: environment: first prompts of 24 tokens and"):
         train("smoke", ["rollout.max_context_tokens=72"])
 
 
 @pytest.mark.ci
-def test_program_is_told_whether_it_may_declare_tools(
+def test_validate_says_whether_tools_are_possible(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "tasks.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(9)))

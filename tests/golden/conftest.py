@@ -15,7 +15,7 @@ _SPACE = re.compile(r"\s+")
 def dumped(value: Any) -> str:
     """Return a value as JSON with one line per list of numbers."""
     text = json.dumps(value, indent=1, sort_keys=True)
-    return _LIST.sub(lambda found: f"[{_SPACE.sub(' ', found[1])}]", text) + "\n"
+    return _LIST.sub(lambda match: f"[{_SPACE.sub(' ', match[1])}]", text) + "\n"
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def inputs() -> AdvantageInputs:
     )  # fmt: skip
 
 
-def found() -> dict[str, Any]:
+def computed() -> dict[str, Any]:
     lengths = torch.tensor([3, 0, 5, 2])
     estimates = {name: load(ADVANTAGES, name)(inputs()) for name in sorted(ADVANTAGES)}
     relative = estimates["grpo"].advantages_BT
@@ -108,13 +108,13 @@ def close(old: Any, new: Any) -> bool:
 
 
 @pytest.mark.parametrize("new", [{}, {"a": [1.0, 2.0], "b": 1}, {"a": [1.0]}, {"a": [1.0, 2.0 + 1e-11]}, {"a": None}])
-def test_a_small_difference_is_one(new: dict[str, Any]) -> None:
+def test_small_difference_is_detected(new: dict[str, Any]) -> None:
     assert close({"a": [1.0, 2.0]}, {"a": [1.0, 2.0 + 1e-13]})
     assert not close({"a": [1.0, 2.0]}, new)
 
 
 def test_no_number_changes_unseen(golden: Callable[[Path, Any], Any]) -> None:
-    now = found()
+    now = computed()
     stored = golden(GOLDEN, now)
     parts = sorted({(part, name) for values in (stored, now) for part in values for name in values[part]})
     changed = [

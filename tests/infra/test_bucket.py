@@ -36,14 +36,14 @@ def _bucket(root: Path, endpoint: str, *arguments: str) -> subprocess.CompletedP
     )
 
 
-def test_it_is_made_once_and_keeps_its_promise(root: Path, endpoint: str) -> None:
+def test_bucket_made_once_keeps_promise(root: Path, endpoint: str) -> None:
     assert _bucket(root, endpoint, "create", "s3://starpo/store").stdout == "bucket starpo created\n"
     assert _bucket(root, endpoint, "create", "s3://starpo/store").stdout == "bucket starpo already exists\n"
     checked = _bucket(root, endpoint, "check", "s3://starpo/store")
     assert checked.stdout == "bucket starpo: one winner of 8 conditional puts, 5 times\n", checked.stderr
 
 
-def test_a_server_that_ignores_the_condition_is_found_out(root: Path) -> None:
+def test_server_ignoring_conditions_is_detected(root: Path) -> None:
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("bucket", root / "infra/images/bucket.py")

@@ -34,7 +34,7 @@ def test_a_program_that_hangs_is_named(ceph: ModuleType, tmp_path: Path, monkeyp
     assert server._ask("quorum_status") == {}
 
 
-def test_a_component_that_ends_is_reported_at_once(ceph: ModuleType, tmp_path: Path) -> None:
+def test_ending_component_reported_at_once(ceph: ModuleType, tmp_path: Path) -> None:
     """With its exit code, its output and the free disk space: Ceph's monitor ends silently on a full disk."""
     programs = tmp_path / "root/usr/bin"
     programs.mkdir(parents=True)
@@ -43,6 +43,8 @@ def test_a_component_that_ends_is_reported_at_once(ceph: ModuleType, tmp_path: P
         (programs / name).chmod(0o755)
     server = ceph.Ceph(tmp_path)
     server.run.mkdir()
-    said = r"^ceph-mon ended with exit code 28; it printed: no space \(logs in .*/run-failed, [\d,]+ MiB free there\)$"
-    with pytest.raises(ceph.CephError, match=said):
+    message = (
+        r"^ceph-mon ended with exit code 28; it printed: no space \(logs in .*/run-failed, [\d,]+ MiB free there\)$"
+    )
+    with pytest.raises(ceph.CephError, match=message):
         server._launch("1-ceph-mon", lambda: False, "ceph-mon", "-f")

@@ -28,7 +28,7 @@ def schema() -> jsonschema.protocols.Validator:
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "compose.gpu.yaml"])
-def test_it_is_valid(name: str, schema: Any, documents: Callable[[str], list[Any]]) -> None:
+def test_compose_files_are_valid(name: str, schema: Any, documents: Callable[[str], list[Any]]) -> None:
     assert [error.message for error in schema.iter_errors(documents(f"compose/{name}")[0])] == []
 
 
@@ -38,7 +38,7 @@ def test_ports_are_published_on_loopback_alone(compose: Compose) -> None:
     assert [port for port in published if not port.startswith("127.0.0.1:")] == []
 
 
-def test_what_is_waited_for_can_come(compose: Compose, root: Path) -> None:
+def test_awaited_conditions_are_reachable(compose: Compose, root: Path) -> None:
     services = compose["services"]
     own_check = "HEALTHCHECK" in (root / "infra/images/cpu.Dockerfile").read_text()
     adopted = set()
@@ -70,7 +70,7 @@ def test_addresses_name_services_and_their_ports(compose: Compose, root: Path) -
     assert compose["services"]["s3"]["environment"]["RUSTFS_ADDRESS"].endswith(f":{listens['s3']}")
 
 
-def test_prefect_reads_its_database_from_these_variables(compose: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefect_reads_these_database_variables(compose: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
     from prefect.settings import Settings
 
     for name, value in compose["services"]["server"]["environment"].items():
@@ -88,7 +88,7 @@ def test_commands_are_roles_of_the_image(compose: Compose, roles: set[str]) -> N
     assert {tuple(service["command"]) for service in ours.values()} <= {(role,) for role in roles}
 
 
-def test_images_are_pinned_and_ours_is_this_release(compose: Compose, version: str, documents: Any) -> None:
+def test_images_pinned_and_of_this_release(compose: Compose, version: str, documents: Any) -> None:
     gpu = documents("compose/compose.gpu.yaml")[0]["services"]
     images = [service["image"] for file in (compose["services"], gpu) for service in file.values()]
     assert {image for image in images if image.startswith("starpo:")} == {
@@ -99,7 +99,7 @@ def test_images_are_pinned_and_ours_is_this_release(compose: Compose, version: s
 
 
 @pytest.mark.parametrize(("name", "num_nodes", "num_gpus"), [("compose.yaml", 2, 0), ("compose.gpu.yaml", 1, 1)])
-def test_the_actors_that_are_asked_for_have_room(
+def test_configured_actors_have_room(
     name: str, num_nodes: int, num_gpus: int, compose: Compose, documents: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With as many Ray workers as the README's command starts; with the file for GPUs, each actor reserves a GPU."""
@@ -113,21 +113,21 @@ def test_the_actors_that_are_asked_for_have_room(
         for variable, value in {**compose["services"][service]["environment"], **changed}.items():
             if variable.startswith("STARPO_RAY_"):
                 monkeypatch.setenv(variable, re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", value))
-        asked = RayRuntime()
-        assert asked.actors is not None
-        check_room(nodes, asked.actor, asked.actors, "actors")
-        assert asked.actor.get("GPU", 0) == num_gpus
+        runtime = RayRuntime()
+        assert runtime.actors is not None
+        check_room(nodes, runtime.actor, runtime.actors, "actors")
+        assert runtime.actor.get("GPU", 0) == num_gpus
 
 
-def test_secrets_are_what_the_file_asks_for_and_are_made_once(root: Path, tmp_path: Path) -> None:
+def test_secrets_match_file_and_made_once(root: Path, tmp_path: Path) -> None:
     text = (root / "infra/compose/compose.yaml").read_text()
-    asked = set(re.findall(r"\$\{(\w+):\?run infra/compose/secrets first\}", text))
-    named = set(re.findall(r"\$\{(\w+)", text)) - asked
+    required = set(re.findall(r"\$\{(\w+):\?run infra/compose/secrets first\}", text))
+    named = set(re.findall(r"\$\{(\w+)", text)) - required
     assert named == {"STARPO_S3_PORT", "STARPO_PREFECT_PORT", "STARPO_RAY_PORT", "STARPO_RAY_ACTORS"}
     program, made = root / "infra/compose/secrets", tmp_path / "secrets.env"
     subprocess.run([program, made], check=True, capture_output=True)
     secrets = dict(line.split("=", 1) for line in made.read_text().splitlines())
-    assert set(secrets) == asked
+    assert set(secrets) == required
     assert len(set(secrets.values())) == len(secrets)
     assert {len(value) for value in secrets.values()} == {48}
     assert made.stat().st_mode & 0o077 == 0
@@ -136,7 +136,7 @@ def test_secrets_are_what_the_file_asks_for_and_are_made_once(root: Path, tmp_pa
     assert made.read_text() == before
 
 
-def test_the_smoke_test_removes_what_it_started(
+def test_smoke_test_removes_its_services(
     root: Path, tmp_path: Path, stubs: Callable[..., tuple[Path, Path]], bare: dict[str, str]
 ) -> None:
     """Runs in a copy of the folder, with a stand-in for `docker` that logs its calls."""
@@ -147,13 +147,13 @@ def test_the_smoke_test_removes_what_it_started(
         (folder / name).chmod(0o755)
     programs, log = stubs(docker='[[ "$*" != *"starpo verify"* ]] || exit "${VERIFY_CODE:-0}"')
     environment = {**bare, "PATH": f"{programs}:{bare['PATH']}"}
-    for code, said in ((0, "smoke test passed"), (3, "smoke test failed")):
+    for code, message in ((0, "smoke test passed"), (3, "smoke test failed")):
         log.write_text("")
         done = subprocess.run(
             [folder / "smoke"], env={**environment, "VERIFY_CODE": str(code)}, capture_output=True, text=True
         )
         assert done.returncode == code
-        assert said in done.stdout + done.stderr
+        assert message in done.stdout + done.stderr
         calls = log.read_text().splitlines()
         assert all(call.startswith("docker compose --project-name starpo-smoke ") for call in calls)
         assert "up --build --detach --wait" in calls[0]

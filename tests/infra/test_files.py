@@ -29,10 +29,10 @@ def _name(path: Path) -> str:
 
 
 def _tool(name: str) -> str:
-    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
-    if found is None:
+    program = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if program is None:
         pytest.skip(f"{name} is not installed: pip install 'starpo[test]'")
-    return found
+    return program
 
 
 @pytest.mark.parametrize("path", YAML, ids=_name)
@@ -60,7 +60,7 @@ def test_a_script_is_sound(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=_name)
-def test_every_variable_is_one_that_the_project_reads(
+def test_every_variable_is_read_by_project(
     path: Path, variables: set[str], named_variables: Callable[[str], set[str]]
 ) -> None:
     assert named_variables(path.read_text()) <= variables
@@ -74,13 +74,13 @@ def test_every_path_of_the_repository_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=_name)
-def test_what_is_imported_from_the_project_exists(path: Path) -> None:
+def test_project_imports_exist(path: Path) -> None:
     for module, name in re.findall(r"\bfrom (starpo[\w.]*) import (\w+)", path.read_text()):
         assert hasattr(importlib.import_module(module), name), f"{module} has no {name}"
 
 
 @pytest.mark.parametrize("path", OURS, ids=_name)
-def test_nothing_is_secret_and_no_image_floats(path: Path) -> None:
+def test_no_secrets_no_floating_images(path: Path) -> None:
     text = path.read_text()
     assert ":latest" not in text
     assert not re.search(r"(PASSWORD|SECRET_ACCESS_KEY|AUTH_TOKEN|SECRET_KEY)\"?[:=] *['\"]?[A-Za-z0-9]{6,}", text)

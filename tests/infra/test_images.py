@@ -15,10 +15,10 @@ NAMES = [path.name for path in DOCKERFILES]
 
 
 def _hadolint() -> str:
-    found = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
-    if found is None:
+    program = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    if program is None:
         pytest.skip("hadolint is not installed: pip install 'starpo[test]'")
-    return found
+    return program
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
@@ -28,7 +28,7 @@ def test_hadolint_finds_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
-def test_torch_comes_first_at_the_tested_version(path: Path) -> None:
+def test_torch_first_at_tested_version(path: Path) -> None:
     text = path.read_text()
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     assert re.findall(r"^ARG TORCH=(\S+)$", text, re.MULTILINE) == [pinned["torch"]]
@@ -49,7 +49,7 @@ def test_extras_and_copied_files_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
-def test_it_runs_as_a_numbered_user_and_says_whether_it_is_well(path: Path) -> None:
+def test_image_has_numbered_user_and_healthcheck(path: Path) -> None:
     text = path.read_text()
     (uid,) = re.findall(r"useradd --uid (\d+)", text)
     assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == [uid]  # Kubernetes cannot verify that a name is not root
@@ -57,7 +57,7 @@ def test_it_runs_as_a_numbered_user_and_says_whether_it_is_well(path: Path) -> N
     assert 'ENTRYPOINT ["tini", "--", "/app/infra/images/start"]' in text
 
 
-def test_vllm_is_where_the_pipeline_looks_for_it() -> None:
+def test_vllm_where_pipeline_expects_it() -> None:
     text = (ROOT / "infra/images/gpu.Dockerfile").read_text()
     tested = re.findall(r"vllm==([\d.]+)", (ROOT / "infra/vllm/make-env").read_text())[0]
     assert f"ARG VLLM=vllm=={tested}" in text
@@ -65,7 +65,7 @@ def test_vllm_is_where_the_pipeline_looks_for_it() -> None:
     assert '".venv-vllm"' in (ROOT / "ragen/config/vllm_engine.py").read_text()
 
 
-def test_the_context_holds_what_runs_and_nothing_else() -> None:
+def test_context_holds_only_runtime_files() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*"
     let_in = {line[1:] for line in lines if line.startswith("!")}

@@ -45,14 +45,14 @@ def _pods(manifests: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_they_are_valid(manifests: list[Manifest], release: str) -> None:
+def test_manifests_are_valid(manifests: list[Manifest], release: str) -> None:
     for manifest in manifests:
         if manifest["kind"] != "RayCluster":
             _validate(manifest, release)
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_ray_cluster_has_kuberays_fields_and_valid_pods(cluster: Manifest, release: str) -> None:
+def test_ray_cluster_has_kuberay_fields(cluster: Manifest, release: str) -> None:
     assert cluster["apiVersion"] == "ray.io/v1"
     assert set(cluster["spec"]) == RAY_CLUSTER
     assert set(cluster["spec"]["headGroupSpec"]) == RAY_HEAD
@@ -72,13 +72,13 @@ def test_workers_can_show_their_token(cluster: Manifest) -> None:
         assert {entry["name"] for entry in container["env"]} == {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
 
 
-def test_ray_knows_the_parameters_that_it_is_started_with(cluster: Manifest, commands_of_ray: str) -> None:
+def test_ray_knows_its_start_parameters(cluster: Manifest, commands_of_ray: str) -> None:
     options = set(re.findall(r'"--([a-z-]+)"', commands_of_ray))
     for group in _groups(cluster):
         assert set(group["rayStartParams"]) <= options
 
 
-def test_every_file_is_applied_in_the_namespace(root: Path, manifests: list[Manifest], documents: Any) -> None:
+def test_every_file_applied_in_namespace(root: Path, manifests: list[Manifest], documents: Any) -> None:
     named = documents("kubernetes/kustomization.yaml")[0]["resources"]
     there = {path.name for path in (root / "infra/kubernetes").glob("*.yaml")} - {"kustomization.yaml"}
     assert (set(named), len(named)) == (there, len(there))
@@ -149,7 +149,7 @@ def test_addresses_name_services(manifests: list[Manifest], cluster: Manifest) -
         assert services[host] == int(port)
 
 
-def test_the_actors_that_are_asked_for_have_room(manifests: list[Manifest], cluster: Manifest) -> None:
+def test_configured_actors_have_room(manifests: list[Manifest], cluster: Manifest) -> None:
     from starpo.ragen.agents.rollout.pools.ray_cluster import check_room
     from starpo.ragen.config.ray_runtime import RayRuntime
 
@@ -165,7 +165,7 @@ def test_the_actors_that_are_asked_for_have_room(manifests: list[Manifest], clus
     check_room(nodes, RayRuntime().actor, int(settings["STARPO_RAY_ACTORS"]), "actors")
 
 
-def test_pods_have_no_more_rights_than_they_need(manifests: list[Manifest], version: str, roles: set[str]) -> None:
+def test_pods_have_minimal_rights(manifests: list[Manifest], version: str, roles: set[str]) -> None:
     pods = list(_pods(manifests))
     assert len(pods) == 8
     for name, pod in pods:

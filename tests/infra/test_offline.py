@@ -45,14 +45,14 @@ def unpacked(kit: Path, python: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_slices_are_the_archive_and_no_larger_than_asked(kit: Path) -> None:
+def test_slices_join_to_archive_within_size(kit: Path) -> None:
     slices = sorted(kit.glob("kit.*"))
     assert [path.stat().st_size for path in slices] == [4096, 4096, 2048]
     assert b"".join(path.read_bytes() for path in slices) == (kit.parent / "kit.tar").read_bytes()
 
 
 @pytest.mark.parametrize("is_missing", [True, False])
-def test_a_slice_that_is_damaged_or_missing_is_named_and_nothing_is_written(kit: Path, is_missing: bool) -> None:
+def test_bad_slice_named_and_nothing_written(kit: Path, is_missing: bool) -> None:
     slice_ = kit / "kit.001"
     if is_missing:
         slice_.unlink()
@@ -74,10 +74,10 @@ def test_an_interpreter_without_torch_is_refused(kit: Path, stubs: Callable[...,
     assert not (kit.parent / "there").exists()
 
 
-def test_pip_takes_a_stub_for_the_package_that_the_machine_has(pack: ModuleType, tmp_path: Path) -> None:
-    (found,) = pack.pinned("# of the node\nTorch_Audio==2.11.0+cu130\n-e /src/mine\n").items()
-    assert found == ("torch-audio", "2.11.0")
-    pack.write_stub(tmp_path, *found)
+def test_pip_uses_stub_for_present_package(pack: ModuleType, tmp_path: Path) -> None:
+    (pinned,) = pack.pinned("# of the node\nTorch_Audio==2.11.0+cu130\n-e /src/mine\n").items()
+    assert pinned == ("torch-audio", "2.11.0")
+    pack.write_stub(tmp_path, *pinned)
     pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--find-links", str(tmp_path)]
     done = subprocess.run([*pip, "torch_audio==2.11.0"], capture_output=True, text=True, check=True)
     assert "torch-audio-2.11.0+found" in done.stdout

@@ -56,7 +56,7 @@ def start(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Cal
     return run
 
 
-def test_setup_makes_pool_limit_and_deployments_in_this_order(start: Callable[..., list[str]], address: str) -> None:
+def test_setup_makes_pool_limit_deployments(start: Callable[..., list[str]], address: str) -> None:
     calls = start("setup", PREFECT_API_URL=f"http://{address}/api", STARPO_STORE="/a/folder")
     assert calls == [
         "prefect --no-prompt work-pool create starpo --type process --overwrite",
@@ -66,14 +66,14 @@ def test_setup_makes_pool_limit_and_deployments_in_this_order(start: Callable[..
     ]
 
 
-def test_a_ray_worker_offers_its_cpus_and_the_worker_none(start: Callable[..., list[str]], address: str) -> None:
+def test_ray_worker_offers_cpus_alone(start: Callable[..., list[str]], address: str) -> None:
     memory = "--object-store-memory=536870912 --disable-usage-stats"
     assert start("ray-worker", RAY_ADDRESS=address, RAY_CPUS="3") == [
         f"ray start --address={address} {memory} --num-cpus=3 --block"
     ]
 
 
-def test_the_worker_joins_ray_before_it_takes_runs(start: Callable[..., list[str]], address: str) -> None:
+def test_worker_joins_ray_before_taking_runs(start: Callable[..., list[str]], address: str) -> None:
     calls = start(
         "worker", STARPO_POOL="ray", RAY_ADDRESS=address, PREFECT_API_URL=f"http://{address}/api", FLOW_RUNS="1"
     )
@@ -83,16 +83,16 @@ def test_the_worker_joins_ray_before_it_takes_runs(start: Callable[..., list[str
 
 
 @pytest.mark.parametrize("role", ["worker", "ray-worker"])
-@pytest.mark.parametrize("own", [None, "glibc.malloc.hugetlb=0"])
-def test_who_computes_keeps_the_memory_that_it_frees(
-    start: Callable[..., list[str]], address: str, tmp_path: Path, role: str, own: str | None
+@pytest.mark.parametrize("tunables", [None, "glibc.malloc.hugetlb=0"])
+def test_computing_roles_keep_freed_memory(
+    start: Callable[..., list[str]], address: str, tmp_path: Path, role: str, tunables: str | None
 ) -> None:
-    given = {} if own is None else {"GLIBC_TUNABLES": own}
+    given = {} if tunables is None else {"GLIBC_TUNABLES": tunables}
     start(role, RAY_ADDRESS=address, PREFECT_API_URL=f"http://{address}/api", **given)
-    assert (tmp_path / "malloc").read_text().strip() == (own or KEEP_FREED_MEMORY)
+    assert (tmp_path / "malloc").read_text().strip() == (tunables or KEEP_FREED_MEMORY)
 
 
-def test_what_is_missing_is_named(start: Callable[..., list[str]]) -> None:
+def test_missing_variables_are_named(start: Callable[..., list[str]]) -> None:
     assert "PREFECT_API_URL: names the Prefect server" in start("setup", code=1)[-1]
     assert "RAY_ADDRESS: names the head" in start("ray-worker", code=1)[-1]
 
@@ -101,7 +101,7 @@ RAYLET = "http://127.0.0.1:52365/api/local_raylet_healthz"
 
 
 @pytest.mark.parametrize(
-    ("role", "asked"),
+    ("role", "calls"),
     [
         ("server", ["http://127.0.0.1:4200/api/health"]),
         ("ray-head", [RAYLET]),
@@ -110,7 +110,7 @@ RAYLET = "http://127.0.0.1:52365/api/local_raylet_healthz"
     ],
 )
 def test_health_is_that_of_the_role(
-    start: Callable[..., list[str]], tmp_path: Path, role: str, asked: list[str]
+    start: Callable[..., list[str]], tmp_path: Path, role: str, calls: list[str]
 ) -> None:
     python = tmp_path / "bin" / "python"
     python.unlink()
@@ -118,8 +118,8 @@ def test_health_is_that_of_the_role(
     python.chmod(0o755)
     places = {"STARPO_POOL": "ray", "RAY_ADDRESS": "head:6379", "PREFECT_API_URL": "http://server/api"}
     before = start(role, **places)
-    assert start("health", **places)[len(before) :] == asked
-    for ill in asked:
+    assert start("health", **places)[len(before) :] == calls
+    for ill in calls:
         start("health", **places, ILL=ill, code=1)
 
 
@@ -129,7 +129,7 @@ def test_answers(root: Path, address: str, where: str, code: int) -> None:
     assert done.returncode == code
 
 
-def test_options_are_those_of_prefect_and_ray(root: Path, commands_of_ray: str) -> None:
+def test_options_exist_in_prefect_and_ray(root: Path, commands_of_ray: str) -> None:
     text = "".join((root / file).read_text() for file in ("infra/images/start", "infra/slurm/train.sbatch"))
     lines = text.replace("\\\n", " ").splitlines()
     prefect = Path(importlib.util.find_spec("prefect").origin).parent / "cli"
@@ -180,11 +180,11 @@ sleep 60 &>/dev/null & wait"""
     return run
 
 
-def test_a_job_starts_ray_on_all_nodes_and_trains_on_it(
+def test_job_starts_ray_on_all_nodes(
     sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path, root: Path
 ) -> None:
-    code, calls, said = sbatch("smoke", "--iterations", "3")
-    assert code == 0, said
+    code, calls, output = sbatch("smoke", "--iterations", "3")
+    assert code == 0, output
     head, worker = [call for call in calls if call.startswith("ray ")]
     assert head.startswith("ray start --head --node-ip-address=127.0.0.1 --port=26268 ")
     assert worker.startswith("ray start --address=127.0.0.1:26268 --num-cpus=4 --num-gpus=0 ")
@@ -207,16 +207,14 @@ def test_with_gpus_an_actor_has_one(sbatch: Callable[..., tuple[int, list[str], 
     assert environment["STARPO_STORE"] == "s3://bucket/runs"
 
 
-def test_a_run_that_fails_fails_the_job_and_leaves_nothing(
-    sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path
-) -> None:
+def test_failed_run_fails_job_cleanly(sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path) -> None:
     code, calls, _ = sbatch("smoke", TRAIN_CODE="1")
     assert (code, calls[-1]) == (1, "starpo down")
     environment = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
     assert not Path(environment["PREFECT_HOME"]).exists()
 
 
-def test_nodes_that_do_not_join_are_counted(root: Path, bare: dict[str, str], tmp_path: Path) -> None:
+def test_missing_nodes_are_counted(root: Path, bare: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "ray.py").write_text("raise ConnectionError")
     done = subprocess.run(
         [sys.executable, root / "infra/slurm/wait_for_ray.py", "2", "0"],

@@ -117,8 +117,8 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     from starpo.ragen.store import Store
     from starpo.tasks.warm_start import warm_start
 
-    own = tmp_path_factory.getbasetemp()
-    of_all_workers = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    base = tmp_path_factory.getbasetemp()
+    of_all_workers = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
     def begin(folder: Path, settings: dict[str, Any] | None = None) -> str:
         made = of_all_workers / "begun"

@@ -45,7 +45,7 @@ def rows(iteration: int, stage: str, kind: str, change: Callable[..., object], *
 
 
 def moved(stage: str, source: int, target: int) -> Callable[[Path], None]:
-    return records(lambda found: found[target].update({stage: found[source][stage]}))
+    return records(lambda content: content[target].update({stage: content[source][stage]}))
 
 
 def old_torch(forgery: Callable[[Path], None], iteration: int, stage: str, library: str = "torch") -> Callable:
@@ -76,23 +76,23 @@ def checkpoint(
 
 
 def all_values(name: str, value: object) -> Callable[[list[dict[str, Any]]], None]:
-    return lambda found: [row.update({name: value}) for row in found]  # type: ignore[func-returns-value,return-value]
+    return lambda content: [row.update({name: value}) for row in content]  # type: ignore[func-returns-value,return-value]
 
 
 def first_row(**values: object) -> Callable[[list[dict[str, Any]]], None]:
-    return lambda found: found[0].update(values)
+    return lambda content: content[0].update(values)
 
 
 def value_of(name: str, value: float) -> Callable[[list[dict[str, Any]]], None]:
-    return lambda found: next(row for row in found if row["name"] == name).update(value=value)
+    return lambda content: next(row for row in content if row["name"] == name).update(value=value)
 
 
-def more_logprob(found: list[dict[str, Any]]) -> None:
-    found[0]["behaviour_logprobs"] = [value - 0.5 for value in found[0]["behaviour_logprobs"]]
+def more_logprob(content: list[dict[str, Any]]) -> None:
+    content[0]["behaviour_logprobs"] = [value - 0.5 for value in content[0]["behaviour_logprobs"]]
 
 
-def other_response(found: list[dict[str, Any]]) -> None:
-    row = next(row for row in found if row["response_ids"])
+def other_response(content: list[dict[str, Any]]) -> None:
+    row = next(row for row in content if row["response_ids"])
     row["response"] += "!"
 
 
@@ -118,7 +118,7 @@ def extra(place: Path) -> None:
 
 
 def truncated_and_failed(folder: Path) -> None:
-    change_records(folder, lambda found: (found.pop(2), found[1].pop("update")))
+    change_records(folder, lambda content: (content.pop(2), content[1].pop("update")))
     edit_json(folder / "runs" / RUN / "state.json", lambda state: state.update(status="failed", head=""))
 
 
@@ -134,7 +134,7 @@ def no_torch_difference_but_seconds(folder: Path) -> None:
 
 def evaluation_of_another_checkpoint(folder: Path) -> None:
     """Record the first evaluation as the last iteration's, with its iteration changed to fit but not its checkpoint."""
-    change_records(folder, lambda found: found[2].update({EVALUATE: found[0][EVALUATE]}))
+    change_records(folder, lambda content: content[2].update({EVALUATE: content[0][EVALUATE]}))
     settings = manifest_of(artifact(folder, 2, EVALUATE, "episodes")).settings
     rekey(folder, 2, EVALUATE, settings={**settings, "iteration": 2})
 
@@ -142,7 +142,7 @@ def evaluation_of_another_checkpoint(folder: Path) -> None:
 def evaluation_in_the_place_of_another(folder: Path) -> None:
     """Do the same with its checkpoint changed to fit too, so that it has the key of the last evaluation."""
     last = manifest_of(artifact(folder, 2, EVALUATE, "episodes"))
-    change_records(folder, lambda found: found[2].update({EVALUATE: found[0][EVALUATE]}))
+    change_records(folder, lambda content: content[2].update({EVALUATE: content[0][EVALUATE]}))
     rekey(folder, 2, EVALUATE, settings=last.settings, inputs=last.inputs)
 
 
@@ -157,8 +157,8 @@ def reward_with_a_setting_more(folder: Path) -> None:
     rekey(folder, 0, "reward", settings={**settings, "unheard_of": 1})
 
 
-def negated_advantages(found: Rows) -> None:
-    for row in found:
+def negated_advantages(content: Rows) -> None:
+    for row in content:
         row["advantage"] = -row["advantage"]
 
 
@@ -210,29 +210,31 @@ FOUND: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "the first update twice": (moved("update", 0, 1), RECORD, "1 update place different"),
     "the second update first": (moved("update", 1, 0), RECORD, "0 update place different"),
     "the last evaluation taken out": (
-        records(lambda found: found[2].pop(EVALUATE)), RECORD, "2 evaluate:sokoban place different"),
+        records(lambda content: content[2].pop(EVALUATE)), RECORD, "2 evaluate:sokoban place different"),
     "the second evaluation taken out": (
-        records(lambda found: found[1].pop(EVALUATE)), RECORD, "1 evaluate:sokoban place different"),
-    "the last update taken out": (records(lambda found: found[1].pop("update")), RECORD, "1 update place different"),
-    "the second rewards taken out": (records(lambda found: found[1].pop("reward")), RECORD, "1 reward place different"),
-    "an iteration taken out": (records(lambda found: found.pop(1)), RECORD, "1 evaluate:sokoban place different"),
+        records(lambda content: content[1].pop(EVALUATE)), RECORD, "1 evaluate:sokoban place different"),
+    "the last update taken out": (
+        records(lambda content: content[1].pop("update")), RECORD, "1 update place different"),
+    "the second rewards taken out": (
+        records(lambda content: content[1].pop("reward")), RECORD, "1 reward place different"),
+    "an iteration taken out": (records(lambda content: content.pop(1)), RECORD, "1 evaluate:sokoban place different"),
     "the last iterations taken out": (
-        records(lambda found: (found.pop(1), found.pop(2))), RECORD, "1 evaluate:sokoban place different"),
+        records(lambda content: (content.pop(1), content.pop(2))), RECORD, "1 evaluate:sokoban place different"),
     "an evaluation of another cell": (
-        records(lambda found: found[2].update({"evaluate:b": found[2][EVALUATE]})),
+        records(lambda content: content[2].update({"evaluate:b": content[2][EVALUATE]})),
         RECORD, "2 evaluate:b place different"),
     "an iteration more": (
-        records(lambda found: found.update({3: found[2]})), RECORD, "3 evaluate:sokoban place different"),
+        records(lambda content: content.update({3: content[2]})), RECORD, "3 evaluate:sokoban place different"),
     "an update as warm start": (
-        records(lambda found: found[0]["warm_start"].update(checkpoint=found[1]["update"]["checkpoint"])),
+        records(lambda content: content[0]["warm_start"].update(checkpoint=content[1]["update"]["checkpoint"])),
         RECORD, "0 warm_start place different"),
     "episodes of one evaluation and metrics of another": (
-        records(lambda found: found[2][EVALUATE].update(metrics=found[0][EVALUATE]["metrics"])),
+        records(lambda content: content[2][EVALUATE].update(metrics=content[0][EVALUATE]["metrics"])),
         RECORD, "2 evaluate:sokoban place different"),
     "an update without samples": (
-        records(lambda found: found[0]["update"].pop("samples")), RECORD, "0 update place different"),
+        records(lambda content: content[0]["update"].pop("samples")), RECORD, "0 update place different"),
     "a key of nothing": (
-        records(lambda found: found[1]["reward"].update(rewards="0" * 32)), RECORD, "1 reward place different"),
+        records(lambda content: content[1]["reward"].update(rewards="0" * 32)), RECORD, "1 reward place different"),
     "another seed": (run(lambda content: content["config"].update(seed=5)), RECORD, "0 rollout place different"),
     "another filter": (
         run(lambda content: content["config"]["filter"].update(keep=0.75)),
@@ -316,7 +318,7 @@ FOUND: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "metrics and headlines of an evaluation of another torch": (
         old_torch(evaluation_metrics_and_headlines, 2, EVALUATE), LAST, "2 evaluate:sokoban episodes different"),
     "episodes of another torch": (
-        old_torch(rows(2, EVALUATE, "episodes", lambda found: found[0].update(success=not found[0]["success"])),
+        old_torch(rows(2, EVALUATE, "episodes", lambda content: content[0].update(success=not content[0]["success"])),
                   2, EVALUATE), LAST, "2 evaluate:sokoban actions different"),
     "an evaluation in the place of another": (
         evaluation_in_the_place_of_another, LAST, "2 evaluate:sokoban episodes different"),

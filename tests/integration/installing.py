@@ -21,29 +21,29 @@ def install(lines: str, site_packages: Path) -> None:
     """
     there = {canonicalize_name(one.name): one for one in distributions(path=[str(site_packages)])}
     for has_no_requirements, text in _INSTALL.findall(lines):
-        waiting, seen = [Requirement(text)], set()
+        waiting, done = [Requirement(text)], set()
         while waiting:
             wanted = waiting.pop()
             name = canonicalize_name(wanted.name)
             if name not in there:
                 there[name] = distribution(name)
                 _link(there[name], site_packages)
-            for extra in {"", *wanted.extras} - {extra for one, extra in seen if one == name}:
-                seen.add((name, extra))
+            for extra in {"", *wanted.extras} - {extra for one, extra in done if one == name}:
+                done.add((name, extra))
                 if not has_no_requirements:
                     waiting += _requirements(there[name], extra)
 
 
 def _requirements(one: Distribution, extra: str) -> list[Requirement]:
-    found = map(Requirement, one.requires or ())
-    return [needed for needed in found if needed.marker is None or needed.marker.evaluate({"extra": extra})]
+    requirements = map(Requirement, one.requires or ())
+    return [needed for needed in requirements if needed.marker is None or needed.marker.evaluate({"extra": extra})]
 
 
 def _link(one: Distribution, site_packages: Path) -> None:
     """Link whole packages, and each file of what distributions may have in common; no scripts."""
-    own = [file for file in one.files or () if ".." not in file.parts]
-    packages = {file.parts[0] for file in own if file.parts[1:] == ("__init__.py",)}
-    for name in packages | {str(file) for file in own if file.parts[0] not in packages}:
+    files = [file for file in one.files or () if ".." not in file.parts]
+    packages = {file.parts[0] for file in files if file.parts[1:] == ("__init__.py",)}
+    for name in packages | {str(file) for file in files if file.parts[0] not in packages}:
         source, place = Path(str(one.locate_file(name))), site_packages / name
         if source.exists():  # compiled files may be gone
             place.parent.mkdir(parents=True, exist_ok=True)

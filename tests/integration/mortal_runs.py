@@ -118,12 +118,12 @@ class Moments:
 
         carry_out = Work.carry_out
 
-        def told(work: Work, store: Store, placement: ModelPlacement | None = None) -> Keys:
+        def carry_out_aloud(work: Work, store: Store, placement: ModelPlacement | None = None) -> Keys:
             if not work.is_stored(store) and self.is_late_enough:
                 self._say(begun=work.stage.name, key=work.key)
             return carry_out(work, store, placement)
 
-        Work.carry_out = told  # type: ignore[method-assign]
+        Work.carry_out = carry_out_aloud  # type: ignore[method-assign]
 
 
 def serve() -> None:

@@ -37,7 +37,7 @@ def status(run: FlowRun) -> str | None:
 
 
 @pytest.mark.usefixtures("served")
-def test_a_run_whose_process_is_gone_is_ended_and_no_other() -> None:
+def test_only_run_without_process_is_ended() -> None:
     gone, alive, starting = begun("gone", Running()), begun("alive", Running()), begun("starting", Pending())
     waiting = FlowRun.start(NAME, {}, "waiting")
     process = subprocess.Popen(
@@ -65,7 +65,7 @@ def study() -> None:
 
 
 @pytest.mark.usefixtures("served")
-def test_a_cell_ends_with_the_study_whose_process_is_gone() -> None:
+def test_cell_ends_with_dead_study() -> None:
     """A cell has no deployment and, in its process, the id of its study."""
     study()
     with get_client(sync_client=True) as client:
@@ -74,7 +74,7 @@ def test_a_cell_ends_with_the_study_whose_process_is_gone() -> None:
     assert crash_abandoned() == [run.name]
 
 
-def test_a_flow_run_of_a_script_is_left_alone() -> None:
+def test_scripts_flow_run_is_left_alone() -> None:
     study()
     with get_client(sync_client=True) as client:
         (run, *_) = [run for run in client.read_flow_runs() if run.parent_task_run_id is None and not run.deployment_id]

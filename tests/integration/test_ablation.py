@@ -45,7 +45,7 @@ def study(
     return store, study, len(planned), str(caught.value)
 
 
-def test_a_failed_cell_is_named_and_the_others_come_to_their_end(study: tuple[Store, AblationPlan, int, str]) -> None:
+def test_failed_cell_named_others_finish(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, _, error = study
     names = {run.cell.label: run.name for run in grid.runs}
     assert error.startswith(f"1 of 3 runs of the ablation clip failed:\n  {names[FAILED]}: NothingKeptError: ")
@@ -60,7 +60,7 @@ def test_a_failed_cell_is_named_and_the_others_come_to_their_end(study: tuple[St
     assert (Path(store.url) / "ablations" / "clip" / "success.svg").read_text().startswith("<svg")
 
 
-def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, AblationPlan, int, str]) -> None:
+def test_cells_share_stages_and_prompts(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, _, _ = study
     one, other = (store.runs.iterations(run.name) for run in grid.runs if run.cell.label in GOOD)
     for stage in ("warm_start", "rollout", "reward", "variance_filter", "evaluate:sokoban"):
@@ -72,11 +72,11 @@ def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, Ablati
     assert prompts[0] == prompts[1]
 
 
-def test_a_league_is_made_of_stored_runs(study: tuple[Store, AblationPlan, int, str], tmp_path: Path) -> None:
+def test_league_made_of_stored_runs(study: tuple[Store, AblationPlan, int, str], tmp_path: Path) -> None:
     store, grid, _, _ = study
-    asked = replace(grid, grid=grid.grid.model_copy(update={"figure": "league"}))
-    failed = next(run.name for run in asked.runs if run.cell.label == FAILED)
-    result, records = asked.result(store, {failed: "NothingKeptError: nothing"}), Ablations(str(tmp_path))
+    league = replace(grid, grid=grid.grid.model_copy(update={"figure": "league"}))
+    failed = next(run.name for run in league.runs if run.cell.label == FAILED)
+    result, records = league.result(store, {failed: "NothingKeptError: nothing"}), Ablations(str(tmp_path))
     records.save(result)
     assert records.get("clip") == result
     assert set(records.files("clip")) == {"result.json", "success.svg", "league.svg"}
@@ -84,7 +84,7 @@ def test_a_league_is_made_of_stored_runs(study: tuple[Store, AblationPlan, int, 
     assert result.cells[2].at_equal_time is not None
 
 
-def test_the_dry_run_said_how_many_stages_there_would_be(study: tuple[Store, AblationPlan, int, str]) -> None:
+def test_dry_run_predicted_stage_count(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, planned, _ = study
     runs = [run.name for run in grid.runs if run.cell.label in GOOD]
     made = {
@@ -99,7 +99,7 @@ def test_the_dry_run_said_how_many_stages_there_would_be(study: tuple[Store, Abl
     assert not any(plans[run].new or plans[run].assumed for run in runs)
 
 
-def test_running_it_again_runs_only_what_failed(study: tuple[Store, AblationPlan, int, str]) -> None:
+def test_rerun_repeats_only_failures(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, _, error = study
     place = Path(store.url)
     before = Ablations(store.url).get("clip")

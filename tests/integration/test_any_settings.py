@@ -200,7 +200,7 @@ def test_a_run_repeats_to_the_byte(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in range(1, 10))])
-def test_an_update_is_the_same_however_it_is_computed(seed: int, tmp_path: Path) -> None:
+def test_update_independent_of_its_computation(seed: int, tmp_path: Path) -> None:
     name, settings = drawn(seed, [ONE_STEP | change for change in OTHERWISE.values()])
     runner = trained(preset(name, settings | ONE_STEP), tmp_path)
     updates = [(iteration, work) for iteration, work in runner.done if work.stage.name == "update"]

@@ -34,7 +34,7 @@ def test_the_newest_run_is_audited(tmp_path: Path) -> None:
     assert state.message == "no fault in Sound.run"
 
 
-def test_fault_in_one_run_keeps_no_other_from_its_audit(tmp_path: Path) -> None:
+def test_fault_does_not_block_other_audits(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store_run(store, "faulty", ("turns",))
     stage, turns = Stage(name="reward", version=1), example("turns")
@@ -55,7 +55,7 @@ def test_fault_in_one_run_keeps_no_other_from_its_audit(tmp_path: Path) -> None:
     assert "bytes" in state.message
 
 
-def test_one_run_and_some_audits_on_demand(tmp_path: Path) -> None:
+def test_one_run_some_audits_on_demand(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store_run(store, "chosen", ("turns",))
     store_run(store, "newer", ("turns",))

@@ -89,13 +89,13 @@ def test_running_again_needs_no_dropped_checkpoint(store: Store) -> None:
     assert files() == before
 
 
-def test_a_dropped_checkpoint_is_derived_proved_and_put_back(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dropped_checkpoint_is_derived_and_restored(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     key = keys(store)[3]
     original = store.dropped("checkpoint", key)
-    found = facts(capsys, store, 3)
-    assert (found["how"], found["from_iteration"], found["proof"]) == ("derived", 0, "checkpoint")
-    assert [update["proof"] for update in found["updates"]] == ["checkpoint"] * 3
-    assert store.manifest("checkpoint", key).content_digest == original.content_digest == found["digest"]
+    derived = facts(capsys, store, 3)
+    assert (derived["how"], derived["from_iteration"], derived["proof"]) == ("derived", 0, "checkpoint")
+    assert [update["proof"] for update in derived["updates"]] == ["checkpoint"] * 3
+    assert store.manifest("checkpoint", key).content_digest == original.content_digest == derived["digest"]
     assert store.manifest("checkpoint", key).manifest_digest == original.manifest_digest
     assert facts(capsys, store, 3)["how"] == "kept"
 
@@ -118,19 +118,17 @@ def test_transformers_loads_kept_and_derived_checkpoints(
         assert {"optimiser.safetensors", "trainer.json"} <= {path.name for path in Path(folder).iterdir()}
 
 
-def test_with_output_the_store_is_left_as_it_is(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_output_option_leaves_store_unchanged(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(path for path in Path(store.url).rglob("*"))
-    found = facts(capsys, store, 5, tmp_path / "out")
-    assert (found["how"], found["from_iteration"]) == ("derived", 4)
+    derived = facts(capsys, store, 5, tmp_path / "out")
+    assert (derived["how"], derived["from_iteration"]) == ("derived", 4)
     assert sorted(path for path in Path(store.url).rglob("*")) == before
-    assert Path(found["folder"], "model.safetensors").is_file()
+    assert Path(derived["folder"], "model.safetensors").is_file()
     with pytest.raises(ConfigError, match="new or empty"):
         print_checkpoint(store, "sparse", 5, tmp_path / "out", as_json=True)
 
 
-def test_output_is_not_there_before_it_is_complete(
+def test_output_appears_only_when_complete(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
@@ -141,7 +139,7 @@ def test_output_is_not_there_before_it_is_complete(
     assert Path(facts(capsys, store, 4, tmp_path / "out")["folder"], "model.safetensors").is_file()
 
 
-def test_the_list_says_what_is_kept_and_what_can_be_had(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_kept_and_derivable_checkpoints(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     turns = store.runs.iteration("sparse", 4)["rollout"]["turns"]
     shutil.rmtree(Path(store.url, "turns", turns))
     capsys.readouterr()
@@ -171,20 +169,20 @@ def test_damaged_nearest_checkpoint_is_named(store: Store, capsys: pytest.Captur
     with pytest.raises(ArtifactDamagedError, match=r"(?s)is derived from .*damaged.*sha256 differs"):
         print_checkpoint(store, "sparse", 5, None, as_json=True)
     shutil.rmtree(nearest)
-    found = facts(capsys, store, 5)
-    assert found["from_iteration"] == 0
-    proofs = [update["proof"] for update in found["updates"]]
+    derived = facts(capsys, store, 5)
+    assert derived["from_iteration"] == 0
+    proofs = [update["proof"] for update in derived["updates"]]
     assert proofs == ["checkpoint"] * 3 + ["samples", "checkpoint"]  # the manifest of checkpoint 4 is lost
 
 
-def test_an_exported_policy_brings_what_its_training_began_in(
+def test_exported_policy_brings_training_states(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     states = training_states(store, keys(store)[4])
     assert states.num_unknown == 0
     assert len(states.digests) > len(training_states(store, keys(store)[0]).digests) > 0
-    found = facts(capsys, store, 4, tmp_path / "out")
-    assert (found["num_initial_states"], found["training_unknown"]) == (len(states.digests), None)
+    exported = facts(capsys, store, 4, tmp_path / "out")
+    assert (exported["num_initial_states"], exported["training_unknown"]) == (len(states.digests), None)
     policy = PretrainedPolicy(name_or_path=str(tmp_path / "out"))
     config = preset("smoke").model_copy(update={"policy": policy})
     begun = warm_start(config).carry_out(store)["checkpoint"]
@@ -217,7 +215,7 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda kind: monkeypatch.setattr("starpo.ragen.runs.loaded_learner.load", lambda *_: kind)
 
 
-def test_another_result_is_refused_and_names_the_update(store: Store, learner: Any, tmp_path: Path) -> None:
+def test_different_result_refused_naming_update(store: Store, learner: Any, tmp_path: Path) -> None:
     learner(Jittery)
     with pytest.raises(DerivationError, match=r"(?s)iteration 4, repeated, gave another result.*then:.*here:"):
         print_checkpoint(store, "sparse", 5, tmp_path / "out", as_json=True)
@@ -225,9 +223,7 @@ def test_another_result_is_refused_and_names_the_update(store: Store, learner: A
     assert kept(store) == [0, 4, 6]
 
 
-def test_an_edited_estimator_is_named_with_what_it_was_and_is(
-    store: Store, mine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edited_estimator_named_before_and_after(store: Store, mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     config = preset("smoke", SETTINGS).update
     registered = ADVANTAGES[config.advantage]
     module, _, name = registered.partition(":")
@@ -254,14 +250,14 @@ def test_nondeterministic_learner_gives_no_proof(
     with pytest.raises(DerivationError, match=r"(?s)cannot be proved.*--output"):
         print_checkpoint(store, "sparse", 5, None, as_json=True)
     assert kept(store) == [0, 4, 6]
-    found = facts(capsys, store, 5, tmp_path / "out")
-    assert found["proof"] == "none"
-    assert found["digest"] != found["original_digest"]
+    derived = facts(capsys, store, 5, tmp_path / "out")
+    assert derived["proof"] == "none"
+    assert derived["digest"] != derived["original_digest"]
     print_checkpoint(store, "sparse", 5, tmp_path / "again", as_json=False)
     assert "not proved" in capsys.readouterr().out
 
 
-def test_a_run_that_needs_what_another_dropped_derives_it(store: Store) -> None:
+def test_run_derives_checkpoint_another_dropped(store: Store) -> None:
     """The same training with other evaluations shares every update, but most checkpoints were dropped."""
     turns = {path.name for path in Path(store.url, "turns").iterdir()}
     run(Path(store.url), "other", **{"evaluation.temperature": 0.7, "evaluation.every": 1})

@@ -36,33 +36,33 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, beg
     return folder
 
 
-def test_a_run_has_the_probes_that_its_settings_ask_for(finished: Path) -> None:
+def test_run_has_its_configured_probes(finished: Path) -> None:
     stages = Store(str(finished)).runs.iterations("plain")
     assert [n for n, of in stages.items() if "probe" in of] == [0, 2]
-    found = diagnose_run(Store(str(finished)), "plain")
-    assert (found.num_computed, found.not_computed) == (0, {})
-    assert [point.iteration for point in found.points] == [0, 2]
-    bound = found.series[f"{ROWS}/token/mutual_information_bound"]
-    assert all(0 < point.dependence < bound[point.iteration] for point in found.points)
-    assert all(point.diversity > 0 for point in found.points)
+    diagnosis = diagnose_run(Store(str(finished)), "plain")
+    assert (diagnosis.num_computed, diagnosis.not_computed) == (0, {})
+    assert [point.iteration for point in diagnosis.points] == [0, 2]
+    bound = diagnosis.series[f"{ROWS}/token/mutual_information_bound"]
+    assert all(0 < point.dependence < bound[point.iteration] for point in diagnosis.points)
+    assert all(point.diversity > 0 for point in diagnosis.points)
 
 
-def test_others_are_computed_once_from_derived_checkpoints_too(folder: Path) -> None:
+def test_missing_probes_computed_from_derived_checkpoints(folder: Path) -> None:
     store = Store(str(folder))
     first = store.runs.iterations("plain")[0]["update"]["checkpoint"]
     assert not store.has("checkpoint", first)
-    found = diagnose_run(store, "plain", every=1)
-    assert (found.num_computed, [point.iteration for point in found.points]) == (1, [0, 1, 2])
+    diagnosis = diagnose_run(store, "plain", every=1)
+    assert (diagnosis.num_computed, [point.iteration for point in diagnosis.points]) == (1, [0, 1, 2])
     again = diagnose_run(store, "plain", every=1)
-    assert (again.num_computed, again.points) == (0, found.points)
+    assert (again.num_computed, again.points) == (0, diagnosis.points)
 
 
-def test_gradients_are_measured_in_buckets_of_reward_std(folder: Path) -> None:
+def test_gradients_measured_by_reward_std_bucket(folder: Path) -> None:
     store = Store(str(folder))
     stages = store.runs.iterations("plain")
     assert [n for n, of in stages.items() if "gradient_probe" in of] == [0, 2]
-    found = diagnose_run(store, "plain", every=1, with_gradients=True)
-    tables = measured(found.series)
+    diagnosis = diagnose_run(store, "plain", every=1, with_gradients=True)
+    tables = measured(diagnosis.series)
     assert list(tables) == [0, 1, 2]
     for iteration, buckets in tables.items():
         selection = store.read_table("selection", stages[iteration]["variance_filter"]["selection"])
@@ -73,19 +73,19 @@ def test_gradients_are_measured_in_buckets_of_reward_std(folder: Path) -> None:
     assert diagnose_run(store, "plain", every=1, with_gradients=True).num_computed == 0
     again = verify_run(store, "plain", stages=["gradient_probe"])
     assert [f.verdict for f in again.findings if f.stage == "gradient_probe" and f.check == "metrics"] == ["same"] * 2
-    said = CliRunner().invoke(app, ["diagnose", "plain", "--store", str(folder), "--every", "1", "--gradients"])
-    assert "gradients at iteration 1" in said.output
+    result = CliRunner().invoke(app, ["diagnose", "plain", "--store", str(folder), "--every", "1", "--gradients"])
+    assert "gradients at iteration 1" in result.output
 
 
-def test_without_reasoning_the_metrics_alone_are_judged(folder: Path) -> None:
-    found = diagnose_run(Store(str(folder)), "mute")
-    assert found.series[f"{ROWS}/num_rows"] == {0: 0.0}
-    assert found.points == []
-    assert found.verdict.status == "healthy"
-    said = CliRunner().invoke(app, ["diagnose", "mute", "--store", str(folder), "-o", str(folder / "plane.svg")])
-    assert "no probe found reasoning under two different prompts" in said.output
-    assert isinstance(said.exception, ConfigError)
-    assert "is not drawn" in str(said.exception)
+def test_metrics_judged_without_reasoning(folder: Path) -> None:
+    diagnosis = diagnose_run(Store(str(folder)), "mute")
+    assert diagnosis.series[f"{ROWS}/num_rows"] == {0: 0.0}
+    assert diagnosis.points == []
+    assert diagnosis.verdict.status == "healthy"
+    result = CliRunner().invoke(app, ["diagnose", "mute", "--store", str(folder), "-o", str(folder / "plane.svg")])
+    assert "no probe found reasoning under two different prompts" in result.output
+    assert isinstance(result.exception, ConfigError)
+    assert "is not drawn" in str(result.exception)
 
 
 def test_foreign_trajectories_are_judged(folder: Path, tmp_path: Path) -> None:
@@ -94,19 +94,19 @@ def test_foreign_trajectories_are_judged(folder: Path, tmp_path: Path) -> None:
     shutil.copy(next(Path(turns).glob("*.parquet")), tmp_path / "turns.parquet")
     arguments = ["import", "foreign", str(tmp_path / "turns.parquet"), "--store", str(folder)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
-    found = diagnose_run(store, "foreign")
-    assert "rollout/entropy" in found.series
-    assert list(found.not_computed) == [
+    diagnosis = diagnose_run(store, "foreign")
+    assert "rollout/entropy" in diagnosis.series
+    assert list(diagnosis.not_computed) == [
         "it holds no checkpoint, so its reasoning cannot be scored: it was not trained here"
     ]
 
 
-def test_it_is_said_drawn_and_told_to_machines(folder: Path, tmp_path: Path) -> None:
+def test_diagnosis_printed_drawn_and_as_json(folder: Path, tmp_path: Path) -> None:
     arguments = ["diagnose", "plain", "--store", str(folder), "--every", "1"]
-    said = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "plane.svg")])
-    assert said.exit_code == 0, said.output
-    assert said.stdout.startswith("plain: healthy: no signal holds")
-    assert "computed and stored for this: 1 stage\n" in said.stdout
+    result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "plane.svg")])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("plain: healthy: no signal holds")
+    assert "computed and stored for this: 1 stage\n" in result.stdout
     assert (tmp_path / "plane.svg").read_text().startswith("<svg")
     facts = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert (facts["status"], facts["num_computed"], len(facts["probes"])) == ("healthy", 0, 3)
@@ -115,7 +115,7 @@ def test_it_is_said_drawn_and_told_to_machines(folder: Path, tmp_path: Path) -> 
     assert all(0 < number <= 16 for number in numbers.values())
 
 
-def test_a_run_without_a_rollout_is_refused(folder: Path) -> None:
+def test_run_without_rollout_is_refused(folder: Path) -> None:
     store = Store(str(folder))
     store.runs.create("empty", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
     with pytest.raises(ConfigError, match="'empty' has no rollout"):

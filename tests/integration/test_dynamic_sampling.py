@@ -68,7 +68,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory, finished: tuple[Store, str]
     return Store(str(folder)), run
 
 
-def test_it_plays_on_until_enough_groups_are_kept(finished: tuple[Store, str]) -> None:
+def test_attempts_continue_until_enough_kept(finished: tuple[Store, str]) -> None:
     store, run = finished
     for iteration in range(2):
         stages = store.runs.iteration(run, iteration)
@@ -89,7 +89,7 @@ def test_it_plays_on_until_enough_groups_are_kept(finished: tuple[Store, str]) -
         assert len(kept) + len(surplus) + sum("zero variance" in row["reason"] for row in decided) == len(decided)
 
 
-def test_the_update_is_on_the_kept_groups_of_all_attempts(finished: tuple[Store, str]) -> None:
+def test_update_uses_kept_groups_of_attempts(finished: tuple[Store, str]) -> None:
     store, run = finished
     stages = store.runs.iteration(run, 0)
     data = recorded_data(stages)
@@ -113,7 +113,7 @@ def test_the_plan_knows_every_stage(finished: tuple[Store, str], tmp_path: Path)
     assert [stage.name for stage in before.stages if stage.stage.name == "rollout"] == ["rollout"] * 2
 
 
-def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
+def test_run_with_attempts_is_verified(finished: tuple[Store, str]) -> None:
     verification = verify_run(*finished)
     assert verification.is_faultless
     checked = {(f.stage, str(f.verdict)) for f in verification.findings if f.check in ("turns", "selection", "tokens")}
@@ -121,7 +121,7 @@ def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
     assert {verdict for _, verdict in checked} == {"same"}
 
 
-def test_a_record_without_an_attempt_does_not_fit(copied: tuple[Store, str]) -> None:
+def test_record_missing_an_attempt_is_rejected(copied: tuple[Store, str]) -> None:
     """The number of groups that the selections keep shows that another rollout was needed."""
     from starpo.tasks.loop.record_walk import walk_record
 
@@ -136,7 +136,7 @@ def test_a_record_without_an_attempt_does_not_fit(copied: tuple[Store, str]) -> 
 
 
 @pytest.mark.thorough
-def test_it_can_be_replayed(finished: tuple[Store, str]) -> None:
+def test_run_with_attempts_is_replayed(finished: tuple[Store, str]) -> None:
     """Unchanged settings give the same updates. With fewer groups wanted, those of later attempts are surplus."""
     store, run = finished
     name = replay(run, store=store.url)
@@ -185,7 +185,7 @@ def test_every_reader_sees_all_attempts(finished: tuple[Store, str]) -> None:
     assert one.exit_code == 0, one.output
 
 
-def test_states_of_all_attempts_count_as_trained_in(finished: tuple[Store, str]) -> None:
+def test_states_of_all_attempts_are_training(finished: tuple[Store, str]) -> None:
     store, run = finished
     stages = store.runs.iteration(run, 0)
     known = training_states(store, stages["update"]["checkpoint"])
@@ -207,7 +207,7 @@ def test_a_copy_has_all_attempts(finished: tuple[Store, str], copied: tuple[Stor
     "missing",
     [*(pytest.param(stage, marks=pytest.mark.thorough) for stage in ("rollout", "rollout:1")), "variance_filter:1"],
 )
-def test_taken_up_anywhere_it_gives_the_same_digests(finished: tuple[Store, str], tmp_path: Path, missing: str) -> None:
+def test_resumed_run_has_same_digests(finished: tuple[Store, str], tmp_path: Path, missing: str) -> None:
     """The store is as after a kill in the second iteration, before this stage was stored."""
     original, run = finished
     shutil.copytree(original.url, tmp_path, dirs_exist_ok=True)
@@ -221,7 +221,9 @@ def test_taken_up_anywhere_it_gives_the_same_digests(finished: tuple[Store, str]
     assert digests(store, run) == digests(original, run)
 
 
-def test_exhausted_attempts_train_on_what_varies(finished: tuple[Store, str], caplog: pytest.LogCaptureFixture) -> None:
+def test_exhausted_attempts_train_on_varying_groups(
+    finished: tuple[Store, str], caplog: pytest.LogCaptureFixture
+) -> None:
     overrides = {"rollout.max_attempts": 2, "filter.num_wanted": 100, "iterations": 1}
     store, run = train(Path(finished[0].url), **overrides)
     data = recorded_data(store.runs.iteration(run, 0))
@@ -234,7 +236,7 @@ def test_exhausted_attempts_train_on_what_varies(finished: tuple[Store, str], ca
 
 
 @pytest.mark.thorough
-def test_updates_that_share_a_rollout_share_its_attempts(finished: tuple[Store, str]) -> None:
+def test_updates_sharing_rollout_share_attempts(finished: tuple[Store, str]) -> None:
     store, run = train(Path(finished[0].url), online_k=2)
     first, second = (recorded_data(store.runs.iteration(run, iteration)) for iteration in (0, 1))
     assert first == second

@@ -53,7 +53,7 @@ def stored(store: Store) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in Path(store.url).glob("episodes/*/manifest.json")}
 
 
-def test_every_cell_is_evaluated_and_training_is_not_repeated(swept: Store) -> None:
+def test_every_cell_evaluated_without_retraining(swept: Store) -> None:
     result = Sweeps(swept.url).get("late")
     assert list(result.cells) == [
         f"live@{iteration} sokoban T={temperature:g} seed={seed}"
@@ -68,14 +68,14 @@ def test_every_cell_is_evaluated_and_training_is_not_repeated(swept: Store) -> N
     assert [of.scores["sokoban"].num_episodes for of in result.leaderboard] == [16] * 6  # 8 prompts with two seeds
 
 
-def test_seeds_play_the_same_prompts_with_other_chance(swept: Store) -> None:
+def test_seeds_share_prompts_not_chance(swept: Store) -> None:
     cells = Sweeps(swept.url).get("late").cells
     one, other = (swept.read_table("episodes", cells[f"live@2 sokoban T=1 seed={seed}"]) for seed in (0, 1))
     assert one["initial_state_digest"] == other["initial_state_digest"]
     assert one["responses"] != other["responses"]
 
 
-def test_cells_carry_the_tag_that_limits_them(swept: Store) -> None:
+def test_cells_carry_the_limiting_tag(swept: Store) -> None:
     with get_client(sync_client=True) as client:
         runs = client.read_task_runs(task_run_filter=TaskRunFilter(tags=TaskRunFilterTags(all_=["gpu"])))
     assert {"live@2 sokoban T=1 seed=1", "live@0 sokoban T=1 seed=0"} <= {run.name for run in runs}
@@ -93,7 +93,7 @@ def one_gpu() -> Iterator[None]:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("one_gpu")
-def test_the_limit_of_the_tag_lets_one_cell_be_at_work_at_a_time(swept: Store) -> None:
+def test_tag_limit_runs_one_cell(swept: Store) -> None:
     sweep = Sweep(name="limited", runs=[RUN], iterations=[0, 2], temperatures=[0.6, 0.7])
     eval_sweep(sweep, store=swept.url, concurrency=2)
     facts = [swept.manifest("episodes", key).provenance for key in Sweeps(swept.url).get("limited").cells.values()]
@@ -118,7 +118,7 @@ def test_late_checkpoints_are_picked_up(swept: Store) -> None:
     assert {standing.iteration for standing in Sweeps(swept.url).get("late").leaderboard} == {0, 1, 2, 3}
 
 
-def test_a_dropped_checkpoint_is_derived_and_dropped_again(swept: Store) -> None:
+def test_dropped_checkpoint_derived_and_dropped_again(swept: Store) -> None:
     starpo(CONFIG, preset="smoke", store=swept.url, run=RUN)  # for when this test runs alone
     key = checkpoints(swept)[1]
     assert swept.dropped("checkpoint", key) is not None
@@ -130,7 +130,7 @@ def test_a_dropped_checkpoint_is_derived_and_dropped_again(swept: Store) -> None
     assert swept.dropped("checkpoint", key) is not None
 
 
-def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_cell_named_others_evaluated(swept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from starpo.tasks import evaluate as evaluation
 
     play = evaluation._play

@@ -26,7 +26,7 @@ for command in sys.argv[1:]:
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_the_page_leads_from_nothing_to_a_trained_run(shell: dict[str, str], tmp_path: Path) -> None:
+def test_page_leads_to_trained_run(shell: dict[str, str], tmp_path: Path) -> None:
     work = tmp_path / "work"
     commands = ["set -euo pipefail"]
     for language, text in BLOCK.findall(PAGE.read_text()):

@@ -18,7 +18,7 @@ def nothing() -> None:
     pass
 
 
-def test_run_is_starting_until_its_process_had_a_minute(
+def test_run_is_starting_for_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = f"mine-{uuid4()}"

@@ -66,7 +66,7 @@ def test_a_forgery_is_found(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOT_SHOWN)
-def test_a_forgery_is_named_as_not_shown(folder: Path, name: str) -> None:
+def test_forgery_named_as_not_shown(folder: Path, name: str) -> None:
     forgery, options = NOT_SHOWN[name]
     forgery(folder)
     verification = verify(folder, **options)
@@ -75,12 +75,12 @@ def test_a_forgery_is_named_as_not_shown(folder: Path, name: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_warm_start_that_claims_to_have_taken_long_is_found(folder: Path) -> None:
+def test_forged_warm_start_time_is_detected(folder: Path) -> None:
     no_torch_difference_but_seconds(folder)
     assert verify(folder, **WARM_START).exit_code == 1
 
 
-def test_what_was_not_forged_is_verified(folder: Path) -> None:
+def test_unforged_run_is_verified(folder: Path) -> None:
     """The options that find the forgeries find nothing in an intact run."""
     for options in (RECORD, UPDATE, WARM_START, REWARD, FILTER, DIAGNOSE, ROLLOUT, LAST):
         verification = verify(folder, **options)
@@ -93,15 +93,15 @@ def test_record_fault_names_file_and_values(folder: Path) -> None:
     moved(EVALUATE, 0, 2)(folder)
     [finding] = [f for f in verify(folder, **RECORD).findings if f.verdict.is_fault]
     assert (finding.iteration, finding.stage, finding.check) == (2, EVALUATE, "place")
-    found = read_records(folder)[0]
+    records = read_records(folder)[0]
     assert f"runs/{RUN}/iterations/00002.json" in finding.detail
-    assert f"episodes/{found[EVALUATE]['episodes']}" in finding.detail
+    assert f"episodes/{records[EVALUATE]['episodes']}" in finding.detail
     assert "settings.iteration is 0, expected 2" in finding.detail
-    assert f"inputs.checkpoint is '{found['warm_start']['checkpoint']}', expected" in finding.detail
+    assert f"inputs.checkpoint is '{records['warm_start']['checkpoint']}', expected" in finding.detail
     assert "start the run again with the same settings" in finding.detail
 
 
-def test_starting_the_run_again_mends_its_record(folder: Path) -> None:
+def test_restart_mends_the_record(folder: Path) -> None:
     """Every message about a faulty record recommends this. Nothing is recomputed."""
     moved(EVALUATE, 0, 2)(folder)
     strip_seals(folder)
@@ -131,7 +131,7 @@ def test_a_copied_run_is_verified(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_failed_run_is_shown_as_far_as_it_went(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_run_verified_up_to_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With Online-k, the second update uses the rollout and the rewards of the first."""
     settings = preset("smoke", {**SETTINGS, "online_k": 2})
     with monkeypatch.context() as patch:
@@ -146,8 +146,8 @@ def test_failed_run_is_shown_as_far_as_it_went(folder: Path, monkeypatch: pytest
         patch.setattr(update_stage, "_train", fail)
         with pytest.raises(EngineError):
             starpo(settings, preset="smoke", store=str(folder), run="twice")
-    found, details = outcome(folder, "twice")
-    assert found == "not shown"
+    status, details = outcome(folder, "twice")
+    assert status == "not shown"
     assert any(
         "the run has not come to its end (its state is failed): the record names no update" in each for each in details
     )
@@ -169,20 +169,20 @@ def test_a_replay_is_verified(folder: Path, options: dict[str, Any]) -> None:
     assert outcome(folder, replay(RUN, store=str(folder), **options)) == ("verified", [])
 
 
-def test_a_replay_over_another_rollout_is_found(folder: Path) -> None:
+def test_replay_over_other_rollout_is_detected(folder: Path) -> None:
     """The rollout that a replay reuses in an iteration must be the one in its base's record."""
     name = replay(RUN, should_update=False, store=str(folder))
     file = folder / "runs" / name / "iterations" / "00001.json"
     records = read_records(folder)
     edit_json(file, lambda record: record["stages"].update(rollout=records[0]["rollout"]))
-    found, details = outcome(folder, name)
-    assert found == "faults"
+    status, details = outcome(folder, name)
+    assert status == "faults"
     assert any(f"what is reused here is turns/{records[1]['rollout']['turns']}" in each for each in details)
 
 
-def test_a_replay_without_its_base_is_not_shown(folder: Path) -> None:
+def test_replay_without_base_not_shown(folder: Path) -> None:
     name = replay(RUN, should_update=False, store=str(folder))
     shutil.rmtree(folder / "runs" / RUN)
-    found, details = outcome(folder, name)
-    assert found == "not shown"
+    status, details = outcome(folder, name)
+    assert status == "not shown"
     assert any("what it replays is not here: there is no run 'mine'" in each for each in details)

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun
 
 
 @pytest.fixture
-def own(folder: Path, tmp_path: Path) -> Store:
+def copied(folder: Path, tmp_path: Path) -> Store:
     """Copy of the store for this test alone."""
     shutil.copytree(folder, tmp_path / "own", ignore=shutil.ignore_patterns("tmp"))
     return Store(str(tmp_path / "own"))
@@ -43,7 +43,7 @@ def train(store: Store, run: str, iteration: int, change: dict[str, object], nam
     starpo(fork.config, preset=fork.base.preset or "", store=store.url, run=name)
 
 
-def test_fork_shares_what_came_before(folder: Path) -> None:
+def test_fork_shares_earlier_stages(folder: Path) -> None:
     store = Store(str(folder))
     base, fork = (store.runs.iterations(name) for name in ("base", "fork"))
     assert {n: fork[n] for n in (0, 1, 2)} == {n: base[n] for n in (0, 1, 2)}
@@ -54,7 +54,7 @@ def test_fork_shares_what_came_before(folder: Path) -> None:
     assert made["entropy_coefficient"] == 0.3
 
 
-def test_its_checkpoint_was_dropped_and_is_derived(folder: Path) -> None:
+def test_dropped_fork_checkpoint_is_derived(folder: Path) -> None:
     store = Store(str(folder))
     third = store.runs.iteration("base", 2)["update"]["checkpoint"]
     samples = store.runs.iteration("fork", 3)["update"]["samples"]
@@ -62,7 +62,7 @@ def test_its_checkpoint_was_dropped_and_is_derived(folder: Path) -> None:
     assert store.manifest("samples", samples).inputs["checkpoint"] == third
 
 
-def test_a_fork_is_verified_resumed_and_replayed_as_any_run(folder: Path) -> None:
+def test_fork_verified_resumed_and_replayed(folder: Path) -> None:
     store = Store(str(folder))
     verification = verify_run(store, "fork")
     assert (verification.outcome, verification.exit_code) == ("verified", 0)
@@ -75,10 +75,10 @@ def test_a_fork_is_verified_resumed_and_replayed_as_any_run(folder: Path) -> Non
     }
 
 
-def test_fork_of_a_fork_leaves_later_changes_out(own: Store) -> None:
-    again = plan_fork(own, "fork", 3, {"filter.keep": 0.25})
+def test_nested_fork_omits_later_changes(copied: Store) -> None:
+    again = plan_fork(copied, "fork", 3, {"filter.keep": 0.25})
     assert [change.set for change in again.config.schedule] == [CHANGE | {"filter.keep": 0.25}]
-    earlier = plan_fork(own, "fork", 1, {"filter.keep": 0.25})
+    earlier = plan_fork(copied, "fork", 1, {"filter.keep": 0.25})
     assert [change.iteration for change in earlier.config.schedule] == [1]
 
 
@@ -93,20 +93,20 @@ def test_fork_of_a_fork_leaves_later_changes_out(own: Store) -> None:
         (2, {"rollout.staleness": 1}, "it decides which policy plays which rollout"),
     ],
 )
-def test_what_cannot_be_forked_is_said(folder: Path, iteration: int, change: dict[str, object], message: str) -> None:
+def test_impossible_fork_is_explained(folder: Path, iteration: int, change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         plan_fork(Store(str(folder)), "base", iteration, change)
 
 
-def test_a_run_that_is_not_there_or_does_not_train_is_not_forked(own: Store) -> None:
+def test_missing_or_untrained_run_not_forked(copied: Store) -> None:
     with pytest.raises(StoreError, match="nobody"):
-        plan_fork(own, "nobody", 1, CHANGE)
-    branch = replay("base", start=2, store=own.url)
+        plan_fork(copied, "nobody", 1, CHANGE)
+    branch = replay("base", start=2, store=copied.url)
     with pytest.raises(ConfigError, match="made by the flow 'replay'"):
-        plan_fork(own, branch, 1, CHANGE)
+        plan_fork(copied, branch, 1, CHANGE)
 
 
-def test_other_code_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_code_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward, "STAGE", Stage(name="reward", version=reward.STAGE.version + 1))
     with pytest.raises(ConfigError, match=r"would not make checkpoint 2 .*\n  reward: was '\d+', is '\d+'"):
         plan_fork(Store(str(folder)), "base", 2, CHANGE)

@@ -34,7 +34,7 @@ def test_the_table_has_settings() -> None:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_of_the_table_exists(name: str) -> None:
-    found: Any = StarPOConfig
+    annotation: Any = StarPOConfig
     for key in name.split("."):
-        found = setting(found, key)
-        assert found is not None, name
+        annotation = setting(annotation, key)
+        assert annotation is not None, name

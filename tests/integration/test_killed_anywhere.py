@@ -108,22 +108,22 @@ class Mortals:
         order = {"store": str(store), "overrides": self._overrides, "after": after, "fatal": fatal or {}}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
-        said: Answer = {}
+        report: Answer = {}
         deadline = None
-        while "status" not in said:
+        while "status" not in report:
             try:
                 answer = self._answers.get(timeout=300 if deadline is None else max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 assert deadline is not None, "the run does not end"
-                os.kill(said["process"], signal.SIGKILL)
-                said["died"] = "killed from outside"
+                os.kill(report["process"], signal.SIGKILL)
+                report["died"] = "killed from outside"
                 deadline = None
                 continue
-            if wait_s and event in answer and "died" not in said and deadline is None:
+            if wait_s and event in answer and "died" not in report and deadline is None:
                 deadline = time.monotonic() + wait_s.get(answer.get("key", ""), 0.0)
-            said |= answer
-        assert "error" not in said, said["error"]
-        return said
+            report |= answer
+        assert "error" not in report, report["error"]
+        return report
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -176,7 +176,7 @@ def reference(mortals: Mortals, tmp_path_factory: pytest.TempPathFactory) -> Ref
 def visible_artifacts(folder: Path) -> dict[Path, int]:
     """Return manifest file -> modification time (ns), also of dropped artifacts. Fails if anything that readers see is
     half-written."""
-    found = {}
+    times = {}
     for place in folder.glob("*/*"):
         if place.parent.name in ("tmp", "runs"):
             continue
@@ -189,14 +189,14 @@ def visible_artifacts(folder: Path) -> dict[Path, int]:
         assert {file.name for file in place.iterdir()} == {file.name, *(entry.name for entry in files)}
         for entry in files:
             assert sha256((place / entry.path).read_bytes()).hexdigest() == entry.sha256, place / entry.path
-        found[file] = file.stat().st_mtime_ns
+        times[file] = file.stat().st_mtime_ns
     for file in folder.glob(f"runs/{RUN}/*.json"):
         if not file.name.startswith("."):
             json.loads(file.read_bytes())
     for stages in Store(str(folder)).runs.iterations(RUN).values():
         for keys in stages.values():
             assert all(Store(str(folder)).was_made(kind, key) for kind, key in keys.items())
-    return found
+    return times
 
 
 def doing(folder: Path) -> str:
@@ -207,12 +207,12 @@ def doing(folder: Path) -> str:
 
 def ownerless_policies() -> list[Path]:
     """Return folders with policies of processes that have ended."""
-    found = []
+    folders = []
     for lock in Path("/dev/shm").glob("starpo-policies-*/lock"):
         with lock.open() as stream, contextlib.suppress(BlockingIOError):
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            found.append(lock.parent)
-    return found
+            folders.append(lock.parent)
+    return folders
 
 
 def assert_only_kept_are_stored(store: Store, overrides: dict[str, Any]) -> None:
@@ -233,7 +233,7 @@ def assert_only_kept_are_stored(store: Store, overrides: dict[str, Any]) -> None
     ids=["4", "4-sparse", "4-visual", "25", "100-large"],
     scope="module",
 )
-def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(
+def test_killed_run_ends_as_undisturbed(
     mortals: Mortals, reference: Reference, tmp_path: Path, overrides: dict[str, Any], wanted: dict[str, int]
 ) -> None:
     chance = random.Random(SEED)
@@ -246,19 +246,19 @@ def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(
         after = len(deaths) * reference.num_artifacts // len(sorts)
         sort = sorts[len(deaths)] if len(deaths) < len(sorts) else "none"
         if sort == "none":
-            said = mortals.run(folder)
+            report = mortals.run(folder)
         elif sort == "starting":
-            said = mortals.run(folder, wait_s={"": chance.uniform(0.0, reference.start_s)}, event="process")
+            report = mortals.run(folder, wait_s={"": chance.uniform(0.0, reference.start_s)}, event="process")
         elif sort == "computing":
             share = chance.random()
-            said = mortals.run(folder, after, wait_s={key: share * s for key, s in reference.stage_s.items()})
+            report = mortals.run(folder, after, wait_s={key: share * s for key, s in reference.stage_s.items()})
         else:
-            said = mortals.run(folder, after, fatal={sort: chance.randint(1, LAST_MOMENT[sort])})
+            report = mortals.run(folder, after, fatal={sort: chance.randint(1, LAST_MOMENT[sort])})
         survivors |= visible_artifacts(folder)
-        if said["status"] == -signal.SIGKILL:
-            deaths.append((f"{sort}: {said['died']}", doing(folder).partition(":")[0]))
+        if report["status"] == -signal.SIGKILL:
+            deaths.append((f"{sort}: {report['died']}", doing(folder).partition(":")[0]))
             continue
-        assert said["status"] == 0
+        assert report["status"] == 0
         assert digests(Store(str(folder)), RUN) == reference.digests
         assert {path: path.stat().st_mtime_ns for path in survivors} == survivors, "something stored was written again"
         num_ends += 1

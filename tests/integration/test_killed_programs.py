@@ -127,7 +127,7 @@ def _with_environment(mark: bytes) -> Iterator[psutil.Process]:
 
 
 @pytest.mark.parametrize(("victim", "num_threads"), [("flow", 1), ("player", 2)])
-def test_a_run_that_is_killed_while_programs_play_goes_on_to_the_same_result(victim, num_threads, tmp_path):
+def test_run_killed_during_programs_same_result(victim, num_threads, tmp_path):
     runs = Runs(tmp_path, num_threads)
     expected = runs.finish("undisturbed")
     assert runs.num_played() == NUM_PLAYED

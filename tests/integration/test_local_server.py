@@ -82,43 +82,43 @@ def test_runs_keep_freed_memory(shell: Shell) -> None:
     assert "glibc.malloc.hugetlb=1" in environment["GLIBC_TUNABLES"]
 
 
-def test_runs_outlast_a_server_that_is_busy_for_minutes(shell: Shell) -> None:
+def test_runs_survive_busy_server(shell: Shell) -> None:
     environment = served_environment(str(shell.folder / "state"))
     assert environment is not None
     retries = int(environment["PREFECT_CLIENT_MAX_RETRIES"])
     assert sum(2**retry for retry in range(1, retries + 1)) > 8 * 60  # Prefect waits 2, 4, 8, ... s
 
 
-def test_what_has_a_schedule_is_scheduled(shell: Shell) -> None:
+def test_scheduled_deployment_gets_runs(shell: Shell) -> None:
     """With SQLAlchemy 2.1, Prefect 3.8 cannot insert scheduled runs, so nothing with a schedule would ever run."""
-    asked = {
+    query = {
         "deployments": {"name": {"any_": ["hourly"]}},
         "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
         "limit": 1,
     }
     request = urllib.request.Request(
         f"{shell.env['PREFECT_API_URL']}/flow_runs/filter",
-        data=json.dumps(asked).encode(),
+        data=json.dumps(query).encode(),
         headers={"Content-Type": "application/json"},
     )
     deadline = time.monotonic() + 90
-    while not (found := json.load(urllib.request.urlopen(request, timeout=30))):
+    while not (runs := json.load(urllib.request.urlopen(request, timeout=30))):
         log = (shell.folder / "state" / "server.log").read_text()
         assert "Traceback" not in log, log[-2000:]
         assert time.monotonic() < deadline
         time.sleep(1)
-    assert found[0]["state"]["type"] == "SCHEDULED"
+    assert runs[0]["state"]["type"] == "SCHEDULED"
 
 
-def test_a_deployment_runs_by_hand_with_parameters(shell: Shell, run: str) -> None:
+def test_deployment_runs_by_hand_with_parameters(shell: Shell, run: str) -> None:
     listed = json.loads(shell.look("runs", "--json").stdout)
-    (found,) = [row for row in listed if row["run"] == run]
-    assert (found["state"], found["iterations"], found["preset"]) == ("completed", 1, "smoke")
-    assert set(found) >= {"run", "flow", "preset", "state", "iterations", "success_first", "success_last", "store"}
+    (row_of_run,) = [row for row in listed if row["run"] == run]
+    assert (row_of_run["state"], row_of_run["iterations"], row_of_run["preset"]) == ("completed", 1, "smoke")
+    assert set(row_of_run) >= {"run", "flow", "preset", "state", "iterations", "success_first", "success_last", "store"}
 
 
 @pytest.mark.thorough
-def test_the_same_settings_continue_the_same_run(shell: Shell, run: str) -> None:
+def test_same_settings_continue_same_run(shell: Shell, run: str) -> None:
     again = shell("starpo", "train", "smoke", "--iterations", "1", "--run", run)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "report" in again.stdout
@@ -135,22 +135,22 @@ def ask(shell: Shell, what: str, **body: object) -> list[dict[str, object]]:
         data=json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
     )
-    found: list[dict[str, object]] = json.load(urllib.request.urlopen(request, timeout=30))
-    return found
+    rows: list[dict[str, object]] = json.load(urllib.request.urlopen(request, timeout=30))
+    return rows
 
 
-def test_prefect_shows_the_runs_name_its_files_and_a_line_an_iteration(shell: Shell, run: str) -> None:
-    found = ask(shell, "flow_runs", flow_runs={"name": {"any_": [run]}})
-    assert found
-    asked = {"flow_run_id": {"any_": [row["id"] for row in found]}}
-    lines = [str(row["message"]) for row in ask(shell, "logs", logs=asked, limit=200)]
+def test_prefect_shows_name_files_and_lines(shell: Shell, run: str) -> None:
+    runs = ask(shell, "flow_runs", flow_runs={"name": {"any_": [run]}})
+    assert runs
+    condition = {"flow_run_id": {"any_": [row["id"] for row in runs]}}
+    lines = [str(row["message"]) for row in ask(shell, "logs", logs=condition, limit=200)]
     assert any(line.startswith("iteration 1 of 1: success ") and "groups kept" in line for line in lines)
     (link,) = ask(shell, "artifacts", artifacts={"key": {"any_": ["run-by-hand-files"]}})
     assert f"file://{shell.folder}/store/runs/{run}" in str(link["data"])
 
 
 @pytest.mark.thorough
-def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
+def test_down_names_runs_ending_with_it(shell: Shell, run: str) -> None:
     """Must be the last test here, since it stops the server."""
     long = ["starpo", "train", "smoke", "--iterations", "500", "--run", "long"]
     with subprocess.Popen(
@@ -158,12 +158,12 @@ def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
         cwd=shell.folder, env=shell.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as watched:  # fmt: skip
         assert watched.stdout is not None
-        seen = [next(watched.stdout)]
-        while not (place := re.match(r"iteration (\d+)/", seen[-1])) or int(place[1]) < 2:
-            seen.append(next(watched.stdout))  # progress is polled every half second, so iterations may be missed
+        lines = [next(watched.stdout)]
+        while not (place := re.match(r"iteration (\d+)/", lines[-1])) or int(place[1]) < 2:
+            lines.append(next(watched.stdout))  # progress is polled every half second, so iterations may be missed
         stopped = shell("starpo", "down")
         rest = watched.stdout.read()
-    assert any("/runs/flow-run/" in line for line in seen)
+    assert any("/runs/flow-run/" in line for line in lines)
     assert "stopped: serve, server" in stopped.stdout
     assert "active runs stopped: long" in stopped.stdout
     assert "still running without it" not in rest

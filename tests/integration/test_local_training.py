@@ -35,7 +35,7 @@ def local(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_local_run_has_the_record_of_one_with_prefect(local: Store, tmp_path: Path, begun: Callable[..., str]) -> None:
+def test_local_record_equals_prefect_record(local: Store, tmp_path: Path, begun: Callable[..., str]) -> None:
     other = Store(begun(tmp_path))
     starpo(preset("smoke", SETTINGS), preset="smoke", store=other.url, run="mine")
     assert other.runs.iterations("mine") == local.runs.iterations("mine")
@@ -47,7 +47,7 @@ def test_local_run_has_the_record_of_one_with_prefect(local: Store, tmp_path: Pa
     assert [(state.status, state.message) for state in states if state] == [("completed", "completed")] * 2
 
 
-def test_it_is_found_complete_when_it_is_started_again(local: Store) -> None:
+def test_restarted_run_is_found_complete(local: Store) -> None:
     before = local.runs.records("mine")
     train_here(local, "mine", "smoke", preset("smoke", SETTINGS), Console(quiet=True))
     assert local.runs.records("mine") == before
@@ -60,7 +60,7 @@ def test_it_is_found_complete_when_it_is_started_again(local: Store) -> None:
         (KeyError("a bug"), "failed", "KeyError"),
     ],
 )
-def test_a_run_that_ends_early_says_why_and_is_continued(
+def test_run_ended_early_is_continued(
     error: BaseException,
     status: str,
     message: str,
@@ -90,7 +90,7 @@ def test_a_run_that_ends_early_says_why_and_is_continued(
 
 
 @pytest.mark.thorough
-def test_a_killed_run_is_continued_by_the_same_command(local: Store, tmp_path: Path, begun: Callable[..., str]) -> None:
+def test_same_command_continues_killed_run(local: Store, tmp_path: Path, begun: Callable[..., str]) -> None:
     store = Store(begun(tmp_path))
     settings = [f"--set={path}={value}" for path, value in {**SETTINGS, "rollout.staleness": 0}.items()]
     command = [sys.executable, "-m", "starpo.flows.cli", "train", "smoke", "--local", "--run", "mine", *settings]
@@ -110,7 +110,7 @@ def test_a_killed_run_is_continued_by_the_same_command(local: Store, tmp_path: P
     }
 
 
-def test_the_command_trains_shows_progress_and_writes_the_report(tmp_path: Path, begun: Callable[..., str]) -> None:
+def test_command_trains_and_writes_report(tmp_path: Path, begun: Callable[..., str]) -> None:
     store = begun(tmp_path / "store")
     arguments = ("train", "smoke", "--local", "--iterations", "1", "--run", "mine", "--store", store)
     done = ragen(*arguments, STARPO_STATE_DIR=str(tmp_path))

@@ -50,13 +50,13 @@ def metrics(store: Store, stages: dict[str, dict[str, str]], stage: str) -> dict
     return metric_values(table)
 
 
-def test_shares_are_exact_and_parts_filtered_apart(folder: Path) -> None:
+def test_shares_exact_parts_filtered_apart(folder: Path) -> None:
     store, config = Store(str(folder)), preset("smoke", SETTINGS)
     stages = store.runs.iterations(RUN)[0]
     turns = pl.DataFrame(store.read_table("turns", stages["rollout"]["turns"], columns=["group_id", "env", "env_seed"]))
     groups = turns.unique("group_id", maintain_order=True).sort("group_id")
     assert Counter(groups["env"]) == {"boxes": 4, "ice": 2, "bandit": 2}
-    assert groups["env"].to_list() == config.environment.dealt(8)
+    assert groups["env"].to_list() == config.environment.assign_parts(8)
     assert [config.environment.tag_of(seed) for seed in groups["env_seed"]] == groups["env"].to_list()
     selection = pl.DataFrame(store.read_table("selection", stages["variance_filter"]["selection"]))
     kept = selection.filter("kept")
@@ -69,7 +69,7 @@ def test_shares_are_exact_and_parts_filtered_apart(folder: Path) -> None:
     assert sum(successes) == pytest.approx(measured["rollout/success_rate"])
 
 
-def test_the_panel_is_one_and_success_on_it_is_told_by_part(folder: Path) -> None:
+def test_one_panel_with_success_by_part(folder: Path) -> None:
     store = Store(str(folder))
     stages = store.runs.iterations(RUN)[0]
     assert [name for name in stages if name.startswith("evaluate:")] == ["evaluate:mixture"]
@@ -86,7 +86,7 @@ def test_the_run_is_verified(folder: Path) -> None:
     assert [f for f in verification.findings if f.verdict is not Verdict.SAME] == []
 
 
-def test_the_run_is_replayed_from_its_turns(folder: Path) -> None:
+def test_run_replayed_from_its_turns(folder: Path) -> None:
     store = Store(str(folder))
     run = replay(RUN, store=store.url)
     recorded, replayed = store.runs.iterations(RUN)[0], store.runs.iterations(run)[0]

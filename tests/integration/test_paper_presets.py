@@ -48,7 +48,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
-def test_one_iteration_of_a_paper_preset(name: str, stand_in: str, tmp_path: Path) -> None:
+def test_paper_preset_runs_an_iteration(name: str, stand_in: str, tmp_path: Path) -> None:
     config = preset(name, {**SMALLER, "policy.name_or_path": stand_in, "policy.dtype": "float32"})
     if config.update.lora is not None:
         pytest.importorskip("peft", reason="LoRA needs the package peft")

@@ -23,7 +23,7 @@ SHORTER = {
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-def test_the_page_leads_from_an_agent_to_a_run(shell: dict[str, str], tmp_path: Path) -> None:
+def test_page_leads_from_agent_to_run(shell: dict[str, str], tmp_path: Path) -> None:
     work = tmp_path / "work"
     script = "\n".join(["set -euo pipefail", *commands_of(PAGE, work)])
     for command, settings in SHORTER.items():

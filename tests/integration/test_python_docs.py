@@ -41,7 +41,7 @@ print(json.dumps({
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_page_leads_from_an_import_to_a_run(installed: Path, tmp_path: Path) -> None:
+def test_page_leads_from_import_to_run(installed: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     env = {name: os.environ[name] for name in KEPT if name in os.environ} | {
@@ -79,6 +79,6 @@ def test_page_leads_from_an_import_to_a_run(installed: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", sorted(set(CALLED.findall(PAGE))))
-def test_a_function_that_the_page_names_exists(name: str) -> None:
+def test_functions_named_on_page_exist(name: str) -> None:
     module, _, function = name.rpartition(".")
     assert callable(getattr(importlib.import_module(module), function))

@@ -38,26 +38,26 @@ def settings_of_a_cell() -> dict[str, str | None]:
     return {name: os.environ.get(name) for name in ("STARPO_POOL", "STARPO_THREADS")} | {"process": str(os.getpid())}
 
 
-def test_a_cell_is_a_process_of_the_cluster_that_plays_in_itself() -> None:
+def test_cell_process_plays_in_itself() -> None:
     @flow
     def cells() -> dict[str, str | None]:
         with cell_runner(1) as runner:
             return runner.submit(settings_of_a_cell, {}).result()
 
-    found = cells()
-    assert found.pop("process") != str(os.getpid())
-    assert found == {"STARPO_POOL": "processes", "STARPO_THREADS": "1"}
+    variables = cells()
+    assert variables.pop("process") != str(os.getpid())
+    assert variables == {"STARPO_POOL": "processes", "STARPO_THREADS": "1"}
 
 
-def test_what_no_node_has_is_said_before_anything_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_resources_refused_before_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_RAY_CELL_GPUS", "4")
-    found = r"room for 0 of 1 cell .*STARPO_RAY_CELL_CPUS.* CPU 1, GPU 4 on one node"
-    with pytest.raises(ConfigError, match=found), cell_runner(1):
+    message = r"room for 0 of 1 cell .*STARPO_RAY_CELL_CPUS.* CPU 1, GPU 4 on one node"
+    with pytest.raises(ConfigError, match=message), cell_runner(1):
         pytest.fail("it should not start")
 
 
 @pytest.mark.thorough
-def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ablation_digests_equal_process_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two cells, the one without a warm start keeps no group and is named in the error; the other completes."""
     grid = Grid(
         name="on-ray",
@@ -66,7 +66,7 @@ def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monke
         axes={"policy.warm_start_steps": [120, 0]},
         overrides={"filter.max_empty_iterations": 1, "iterations": 1},
     )
-    found = []
+    all_digests = []
     for pool in ("ray", "processes"):
         monkeypatch.setenv("STARPO_POOL", pool)
         store = Store(str(tmp_path / pool))
@@ -74,5 +74,5 @@ def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monke
             ablation(grid, store=store.url, allow_few_seeds=True)
         run = plan_ablation(grid, store, allow_few_seeds=True).runs[0].name
         assert store.runs.state(run).status == "completed"
-        found.append(digests(store, run))
-    assert found[0] == found[1]
+        all_digests.append(digests(store, run))
+    assert all_digests[0] == all_digests[1]

@@ -13,7 +13,7 @@ NAME = "starpo/smoke"
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_deployment_of_other_settings_is_registered_anew() -> None:
+def test_changed_deployment_is_registered_again() -> None:
     (made,) = [deployed.to_runner() for deployed in deployments() if deployed.full_name == NAME]
     schema = made._parameter_openapi_schema
     old = schema.model_copy(update={"properties": {**schema.properties, "iterations": {"type": "string"}}})
@@ -41,5 +41,5 @@ def test_deployment_of_other_settings_is_registered_anew() -> None:
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_a_deployment_that_was_not_there_is_told() -> None:
+def test_missing_deployment_is_reported() -> None:
     assert not register("starpo/bandit")

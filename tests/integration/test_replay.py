@@ -34,7 +34,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: 
 
 
 @pytest.fixture
-def own(base: Store, tmp_path: Path) -> Store:
+def copied(base: Store, tmp_path: Path) -> Store:
     """Copy of the store, for a test to damage."""
     shutil.copytree(base.url, tmp_path / "own", ignore=COPY)
     return Store(str(tmp_path / "own"))
@@ -98,11 +98,13 @@ def test_changed_update_shares_rewards_and_selections(base: Store) -> None:
 
 @pytest.mark.usefixtures("without_engine")
 def test_changed_filter_trains_on_other_groups(base: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[tuple[str, dict[str, float]]] = []
+    messages: list[tuple[str, dict[str, float]]] = []
     say = RunProgress.say
-    monkeypatch.setattr(RunProgress, "say", lambda self, m, **facts: (said.append((m, facts)), say(self, m, **facts)))
+    monkeypatch.setattr(
+        RunProgress, "say", lambda self, m, **facts: (messages.append((m, facts)), say(self, m, **facts))
+    )
     run = replay("base", 1, 3, {"filter.strategy": "none", "filter.should_drop_zero_variance": False}, store=base.url)
-    assert said[0] == ("starting", {"iteration": 1, "iterations": 3})
+    assert messages[0] == ("starting", {"iteration": 1, "iterations": 3})
     recorded, replayed = base.runs.iterations("base"), base.runs.iterations(run)
     assert set(replayed) == {1, 2}
     for iteration, stages in replayed.items():
@@ -117,16 +119,16 @@ def test_changed_filter_trains_on_other_groups(base: Store, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("without_engine")
-def test_reward_and_filter_alone_need_no_checkpoint(own: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.rmtree(Path(own.url) / "checkpoint")
-    run = replay("base", overrides={"reward.format_penalty": -5.0}, should_update=False, store=own.url)
-    for iteration, stages in own.runs.iterations(run).items():
+def test_reward_and_filter_need_no_checkpoint(copied: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(Path(copied.url) / "checkpoint")
+    run = replay("base", overrides={"reward.format_penalty": -5.0}, should_update=False, store=copied.url)
+    for iteration, stages in copied.runs.iterations(run).items():
         assert "update" not in stages
-        assert stages["reward"] != own.runs.iteration("base", iteration)["reward"]
-    assert set(replay_facts(own, run)["iterations"][0]) == {
+        assert stages["reward"] != copied.runs.iteration("base", iteration)["reward"]
+    assert set(replay_facts(copied, run)["iterations"][0]) == {
         "iteration", "groups_kept_by_both", "groups_kept_by_base_only", "groups_kept_by_branch_only"
     }  # fmt: skip
-    print_comparison(own, run, as_json=False)
+    print_comparison(copied, run, as_json=False)
     assert "below it the branch's" not in capsys.readouterr().out
 
 
@@ -172,7 +174,7 @@ def test_dropped_start_is_derived(tmp_path: Path, begun: Callable[..., str]) -> 
     assert verify_run(store, later).outcome == "verified"
 
 
-def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_can_be_shown_and_reported(base: Store, capsys: pytest.CaptureFixture[str]) -> None:
     from starpo.ragen.evidence.report.data import gather
     from starpo.ragen.evidence.report.page import render_report
     from starpo.ragen.evidence.report.words import facts as facts_of
@@ -207,13 +209,13 @@ def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: p
     assert f"paired over {difference['num_prompts']} prompts" in out
 
 
-def test_flipped_byte_of_a_rollout_stops_the_replay(own: Store) -> None:
-    turns = own.runs.iteration("base", 2)["rollout"]["turns"]
-    file = next((Path(own.url) / "turns" / turns).glob("*.parquet"))
+def test_flipped_rollout_byte_stops_replay(copied: Store) -> None:
+    turns = copied.runs.iteration("base", 2)["rollout"]["turns"]
+    file = next((Path(copied.url) / "turns" / turns).glob("*.parquet"))
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     with pytest.raises(ArtifactDamagedError, match=f"turns/{turns} .* is damaged"):
-        replay("base", overrides={"reward.format_penalty": -2.0}, store=own.url, run="broken")
-    assert own.runs.state("broken").status == "failed"
-    assert set(own.runs.iterations("broken")) == {0, 1, 2}  # what was done before is kept
+        replay("base", overrides={"reward.format_penalty": -2.0}, store=copied.url, run="broken")
+    assert copied.runs.state("broken").status == "failed"
+    assert set(copied.runs.iterations("broken")) == {0, 1, 2}  # what was done before is kept

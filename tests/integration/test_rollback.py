@@ -43,7 +43,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tup
     return Store(folder), run, events
 
 
-def test_it_ends_as_a_fork_from_before_the_fall(ended: tuple[Store, str, list[Any]]) -> None:
+def test_collapsed_run_ends_as_fork(ended: tuple[Store, str, list[Any]]) -> None:
     store, run, _ = ended
     assert run.startswith("mine-rollback-")
     healthy = int(run.rpartition("-")[2])
@@ -69,7 +69,7 @@ def test_incident_holds_signals_and_transcripts(ended: tuple[Store, str, list[An
         assert first["turns"][0]["turn"] == 0
 
 
-def test_an_ablation_counts_what_it_ended_as(ended: tuple[Store, str, list[Any]]) -> None:
+def test_ablation_counts_the_final_run(ended: tuple[Store, str, list[Any]]) -> None:
     store, run, _ = ended
     study = plan_ablation(Grid(name="x", preset="smoke", cells={"a": SETTINGS}, seeds=[0]), store, allow_few_seeds=True)
     study.runs[0].__dict__["name"] = "mine"  # the run was started by hand
@@ -89,7 +89,7 @@ def test_both_are_verified(ended: tuple[Store, str, list[Any]]) -> None:
     assert f"nothing seals runs/mine/iterations/{max(store.runs.iterations('mine')):05d}.json" in finding.detail
 
 
-def test_prefect_was_told_when_it_became_worse(ended: tuple[Store, str, list[Any]]) -> None:
+def test_prefect_told_of_worsening(ended: tuple[Store, str, list[Any]]) -> None:
     *_, events = ended
     names = [given[0] for given, _ in events]
     assert "starpo.run.collapsed" in names

@@ -120,7 +120,7 @@ def test_every_operation_outlives_every_passing_fault(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_run_is_stored_whole_or_not_seen(
+def test_run_is_stored_whole_or_hidden(
     bucket: Any, proxy: FaultyProxy, make_run: MakeRun, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With many faults and short timeouts, whatever is visible is intact, and running again completes the run."""
@@ -150,7 +150,7 @@ def check_visible(location: Location) -> None:
         assert verify_store(location).damages == []
 
 
-def test_a_lost_answer_to_the_manifest_is_our_own_success(bucket: Any, proxy: FaultyProxy) -> None:
+def test_lost_manifest_answer_is_own_success(bucket: Any, proxy: FaultyProxy) -> None:
     store = Store(f"s3://{bucket.name}/x")
     is_manifest = re.compile(r"/manifest\.json$").search
     proxy.schedule = scripted([Fault.LOST], lambda method, path: method == "PUT" and bool(is_manifest(path)))
@@ -162,7 +162,7 @@ def test_a_lost_answer_to_the_manifest_is_our_own_success(bucket: Any, proxy: Fa
     assert Store(store.url).manifest("turns", "k") == made
 
 
-def test_a_lost_answer_to_a_lease_does_not_lock_its_holder_out(bucket: Any, proxy: FaultyProxy) -> None:
+def test_lost_lease_answer_keeps_holder(bucket: Any, proxy: FaultyProxy) -> None:
     runs = Store(f"s3://{bucket.name}/x").runs
     before = len(proxy.requests)
     proxy.schedule = scripted([Fault.LOST], lambda method, path: method == "PUT" and "/leases/" in path)
@@ -172,7 +172,7 @@ def test_a_lost_answer_to_a_lease_does_not_lock_its_holder_out(bucket: Any, prox
 
 
 @pytest.mark.parametrize("fault", [Fault.SLOW_DOWN, Fault.ERROR, Fault.RESET_BEFORE, Fault.LOST, Fault.TRUNCATED])
-def test_a_fault_that_stays_is_one_message_in_bounded_time(
+def test_lasting_fault_one_message_bounded_time(
     location: Location, proxy: FaultyProxy, fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_storage, "PATIENCE_S", 1.0)
@@ -184,7 +184,7 @@ def test_a_fault_that_stays_is_one_message_in_bounded_time(
 
 
 @pytest.mark.parametrize("fault", [Fault.SLOW, Fault.SILENT])
-def test_a_server_that_drips_or_falls_silent_is_given_up(
+def test_slow_or_silent_server_given_up(
     location: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     """A server that drips is never silent for long, so only the time limit of the whole call ends it."""
@@ -197,7 +197,7 @@ def test_a_server_that_drips_or_falls_silent_is_given_up(
     assert time.monotonic() - started < 10
 
 
-def test_an_outage_of_seconds_is_waited_for(location: Location, proxy: FaultyProxy) -> None:
+def test_short_outage_is_waited_for(location: Location, proxy: FaultyProxy) -> None:
     proxy.schedule = scripted([Fault.RESET_BEFORE] * 12)
     assert location.read("a/file") == b"content"
 
@@ -214,7 +214,7 @@ def test_an_outage_of_seconds_is_waited_for(location: Location, proxy: FaultyPro
     ],
 )
 @pytest.mark.parametrize("method", ["read", "replace", "names", "create"])
-def test_what_cannot_pass_is_not_tried_again(
+def test_permanent_failure_not_retried(
     location: Location, proxy: FaultyProxy, fault: Fault, message: str, method: str
 ) -> None:
     before = len(proxy.requests)

@@ -34,7 +34,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_run_goes_to_s3_and_back_byte_for_byte(bucket: Any, make_run: MakeRun, tmp_path: Path) -> None:
+def test_run_round_trip_s3_is_bytewise(bucket: Any, make_run: MakeRun, tmp_path: Path) -> None:
     local, remote = Store(str(tmp_path / "store")), open_location(f"s3://{bucket.name}/deep/prefix")
     made = make_run(local, "mine", 1)
     num_bytes = copy_run(open_location(local.url), "mine", remote).bytes_copied
@@ -53,7 +53,7 @@ def test_a_run_goes_to_s3_and_back_byte_for_byte(bucket: Any, make_run: MakeRun,
     assert not (tmp_path / "cache").exists()
 
 
-def test_what_no_run_needs_goes(bucket: Any, make_run: MakeRun) -> None:
+def test_unneeded_artifacts_are_deleted(bucket: Any, make_run: MakeRun) -> None:
     store = Store(f"s3://{bucket.name}/store")
     location = open_location(store.url)
     make_run(store, "mine", 1)

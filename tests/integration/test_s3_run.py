@@ -90,7 +90,7 @@ def test_through_faults_to_the_same_digests(config: StarPOConfig, expected: Dige
 
 
 @pytest.mark.thorough
-def test_server_that_dies_stops_the_run_and_loses_nothing(
+def test_dying_server_stops_run_without_loss(
     config: StarPOConfig, expected: Digests, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_storage, "PATIENCE_S", 1.0)
@@ -113,7 +113,7 @@ def dies_after(number: int) -> Schedule:
 
 
 @pytest.mark.ceph
-def test_on_ceph(
+def test_run_is_stored_on_ceph(
     config: StarPOConfig,
     expected: Digests,
     ceph: dict[str, str],

@@ -69,11 +69,11 @@ def stored(log: Path) -> tuple[Store, Manifest]:
 
 def sent(log: Path, since: int) -> list[tuple[str, str, int]]:
     """Return path, range and bytes sent of every read of a Parquet file since this position in the log."""
-    found = re.findall(r"^GET (\S+\.parquet)\S* (\S+) (\d+)$", log.read_text()[since:], re.MULTILINE)
-    return [(path, asked, int(size)) for path, asked, size in found]
+    reads = re.findall(r"^GET (\S+\.parquet)\S* (\S+) (\d+)$", log.read_text()[since:], re.MULTILINE)
+    return [(path, byte_range, int(size)) for path, byte_range, size in reads]
 
 
-def test_only_the_columns_in_question_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
+def test_only_queried_columns_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
     store, manifest = stored
     since = len(log.read_text())
     with open_database(store, ["mine"]) as database:
@@ -83,12 +83,12 @@ def test_only_the_columns_in_question_are_sent(stored: tuple[Store, Manifest], l
     ]
     requests = sent(log, since)
     assert len({path for path, _, _ in requests}) == 3
-    assert all(asked.startswith("bytes=") for _, asked, _ in requests)
+    assert all(byte_range.startswith("bytes=") for _, byte_range, _ in requests)
     whole = 3 * manifest.files[0].size_bytes
     assert sum(size for _, _, size in requests) < 0.15 * whole  # including the footers, 64 KiB per file
 
 
-def test_only_the_iterations_in_question_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
+def test_only_queried_iterations_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
     store, _ = stored
     since = len(log.read_text())
     with open_database(store, ["mine"]) as database:
@@ -97,6 +97,6 @@ def test_only_the_iterations_in_question_are_sent(stored: tuple[Store, Manifest]
     assert len({path for path, _, _ in sent(log, since)}) == 1
 
 
-def test_a_bucket_that_is_gone_is_one_clear_error(stored: tuple[Store, Manifest]) -> None:
+def test_missing_bucket_is_one_error(stored: tuple[Store, Manifest]) -> None:
     with pytest.raises(StoreError, match="Create the bucket first"):
         open_database(Store("s3://no-such-bucket"), ["mine"])

@@ -64,7 +64,7 @@ def test_dataset_and_folder_come_back(bucket: Any, tmp_path: Path) -> None:
     assert (Path(store.local_folder("checkpoint", "k")) / "model.safetensors").read_bytes() == b"weights"
 
 
-def test_of_writers_at_once_one_wins_and_the_others_clean_up(bucket: Any) -> None:
+def test_one_of_concurrent_writers_wins(bucket: Any) -> None:
     """Every writer has different content, and saw no artifact when it started."""
     num_writers = 4
 
@@ -81,7 +81,7 @@ def test_of_writers_at_once_one_wins_and_the_others_clean_up(bucket: Any) -> Non
     assert len(names(bucket)) == 2
 
 
-def test_files_without_a_manifest_are_no_artifact(bucket: Any) -> None:
+def test_files_without_manifest_no_artifact(bucket: Any) -> None:
     """A writer that is killed before its last put leaves such files."""
     bucket.put_object(Key="turns/k/0123456789ab/part-00000.parquet", Body=b"half")
     store = Store(f"s3://{bucket.name}")
@@ -106,7 +106,7 @@ def test_wrong_bucket(bucket: Any) -> None:
         store.put_table("turns", example("turns"), work())
 
 
-def test_large_files_go_and_come_in_parts(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_move_in_parts(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_storage, "PART_BYTES", 5 * 2**20)  # the minimum of S3
     content = os.urandom(3 * 5 * 2**20 + 123)
     (tmp_path / "sent").write_bytes(content)
@@ -147,7 +147,7 @@ def test_listings_are_of_one_folder(bucket: Any) -> None:
     )
 
 
-def test_of_creators_at_once_one_wins(bucket: Any) -> None:
+def test_one_of_concurrent_creators_wins(bucket: Any) -> None:
     location = open_location(f"s3://{bucket.name}")
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda number: location.create("marker", b"%d" % number), range(8)))
@@ -181,7 +181,7 @@ def test_artifact_deleted_by_another_is_missing(bucket: Any, tmp_path: Path) -> 
         store.local_folder("turns", "k")
 
 
-def test_what_was_just_stored_is_not_fetched(bucket: Any) -> None:
+def test_freshly_stored_data_not_fetched(bucket: Any) -> None:
     store = Store(f"s3://{bucket.name}")
     manifest = store.put_table("turns", example("turns"), work())
     bucket.Object(f"turns/k/{manifest.files[0].path}").delete()

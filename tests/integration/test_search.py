@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Pa
     return folder
 
 
-def test_siblings_are_stored_and_greedy_members_not_counted(folder: Path) -> None:
+def test_siblings_stored_greedy_members_not_counted(folder: Path) -> None:
     store, config = Store(str(folder)), preset("smoke", SETTINGS)
     stages = store.runs.iterations(RUN)[0]
     turns, siblings = (store.read_table(kind, stages["rollout"][kind]) for kind in ("turns", "siblings"))
@@ -44,7 +44,7 @@ def test_siblings_are_stored_and_greedy_members_not_counted(folder: Path) -> Non
     assert not set(greedy) & set(samples["trajectory_id"].to_pylist())
 
 
-def test_the_run_is_verified_search_and_all(folder: Path) -> None:
+def test_run_verified_including_search(folder: Path) -> None:
     verification = verify(folder)
     assert [f for f in verification.findings if f.verdict is not Verdict.SAME] == []
     checks = {finding.check for finding in verification.findings if finding.stage == "rollout"}
@@ -56,7 +56,7 @@ def test_no_audit_finds_a_fault(folder: Path) -> None:
     assert {name: finding.summary for name, finding in findings.items() if finding.severity == "fault"} == {}
 
 
-def test_the_run_is_replayed_from_its_turns(folder: Path) -> None:
+def test_run_replayed_from_its_turns(folder: Path) -> None:
     store = Store(str(folder))
     run = replay(RUN, store=store.url)
     recorded, replayed = store.runs.iterations(RUN)[0], store.runs.iterations(run)[0]

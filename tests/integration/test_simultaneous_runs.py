@@ -45,7 +45,7 @@ def start(store: Path, must_obey: bool = False) -> subprocess.Popen[str]:
 
 
 @pytest.mark.thorough
-def test_one_runs_and_the_others_are_told(tmp_path: Path, begun: Callable[..., str]) -> None:
+def test_one_runs_others_are_told(tmp_path: Path, begun: Callable[..., str]) -> None:
     alone = Store(begun(tmp_path / "alone"))
     starpo(preset="smoke", store=alone.url, run="mine", iterations=1)
     store = Store(begun(tmp_path / "store"))

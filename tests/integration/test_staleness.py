@@ -38,7 +38,7 @@ def finished(
     return train(folder)
 
 
-def test_later_rollouts_are_played_by_the_checkpoint_before(finished: tuple[Store, str]) -> None:
+def test_later_rollouts_use_previous_checkpoint(finished: tuple[Store, str]) -> None:
     store, run = finished
     records = store.runs.iterations(run)
     before = [records[0]["warm_start"]["checkpoint"], *(records[i]["update"]["checkpoint"] for i in range(3))]
@@ -48,7 +48,7 @@ def test_later_rollouts_are_played_by_the_checkpoint_before(finished: tuple[Stor
     assert played_by == [before[0], before[0], before[1]]
 
 
-def test_staleness_is_told_of_every_turn(finished: tuple[Store, str]) -> None:
+def test_every_turn_records_staleness(finished: tuple[Store, str]) -> None:
     store, run = finished
     assert staleness(store, run) == {0: 0, 1: 1, 2: 1}
     with open_database(store, [run]) as database:
@@ -56,7 +56,7 @@ def test_staleness_is_told_of_every_turn(finished: tuple[Store, str]) -> None:
     assert [(row["iteration"], row["staleness"]) for row in rows] == [(0, 0), (1, 1), (2, 1)]
 
 
-def test_the_update_corrects_for_it(finished: tuple[Store, str]) -> None:
+def test_update_corrects_for_staleness(finished: tuple[Store, str]) -> None:
     """The policy's log-probs equal the sampling policy's on its own rollout, but not on the previous policy's."""
     store, run = finished
     gaps = []
@@ -68,7 +68,7 @@ def test_the_update_corrects_for_it(finished: tuple[Store, str]) -> None:
     assert min(gaps[1:]) > 0.01
 
 
-def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
+def test_stale_run_is_verified(finished: tuple[Store, str]) -> None:
     verification = verify_run(*finished)
     assert verification.is_faultless
     checked = [finding for finding in verification.findings if finding.stage == "rollout" and finding.check == "turns"]
@@ -76,9 +76,7 @@ def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
 
 
 @pytest.mark.parametrize("missing", ["turns", pytest.param("update", marks=pytest.mark.thorough)])
-def test_lost_update_or_rollout_gives_the_same_digests(
-    finished: tuple[Store, str], tmp_path: Path, missing: str
-) -> None:
+def test_lost_update_or_rollout_same_digests(finished: tuple[Store, str], tmp_path: Path, missing: str) -> None:
     """The store is as after a kill during an update and the next rollout, of which only one was stored."""
     original, run = finished
     shutil.copytree(original.url, tmp_path, dirs_exist_ok=True)
@@ -93,7 +91,7 @@ def test_lost_update_or_rollout_gives_the_same_digests(
     assert digests(store, run) == digests(original, run)
 
 
-def test_an_update_that_fails_stops_the_rollout_beside_it(
+def test_failing_update_stops_parallel_rollout(
     tmp_path: Path, begun: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends with the update's error, without waiting for the rollout, which here would never end."""

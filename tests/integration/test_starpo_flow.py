@@ -44,7 +44,7 @@ def test_every_stage_is_stored_and_recorded(finished: tuple[Path, str]) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("changes", [{"num_prompts": 64}, {"num_prompts": 64, "panel_seed": 5}])
-def test_prompts_that_training_met_are_in_no_success(finished: tuple[Path, str], changes: dict[str, int]) -> None:
+def test_training_prompts_not_in_success(finished: tuple[Path, str], changes: dict[str, int]) -> None:
     """A larger panel, also of another seed, shares states with rollouts and demonstrations; they are measured apart."""
     folder, run = finished
     store, config = Store(str(folder)), preset("smoke")
@@ -69,7 +69,7 @@ def test_prompts_that_training_met_are_in_no_success(finished: tuple[Path, str],
     assert len(counted) == len(unseen)
 
 
-def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> None:
+def test_run_without_kept_groups_stops(tmp_path: Path) -> None:
     from starpo.ragen.core.errors import NothingKeptError
 
     config = preset("smoke", {"filter.max_empty_iterations": 2, "policy.warm_start_steps": 0, "iterations": 3})
@@ -94,7 +94,7 @@ def count_turns_from_one(turns: pa.Table) -> pa.Table:
     return turns.set_column(place, turns.field(place), later)
 
 
-def test_rollout_that_breaks_its_contract_stops_the_run(
+def test_contract_breaking_rollout_stops_run(
     finished: tuple[Path, str], tmp_path: Path, begun: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, play = preset("smoke"), shards.play_shards
@@ -147,7 +147,7 @@ def pretrained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_fine_tuning_alone_is_a_run_without_updates(pretrained_folder: Path, tmp_path: Path) -> None:
+def test_fine_tuning_alone_has_no_updates(pretrained_folder: Path, tmp_path: Path) -> None:
     overrides = {
         "iterations": 0,
         "policy": {
@@ -164,7 +164,7 @@ def test_fine_tuning_alone_is_a_run_without_updates(pretrained_folder: Path, tmp
     assert verify_run(store, run).outcome == "verified"
 
 
-def test_a_run_begins_by_imitating_the_successes_of_another(finished: tuple[Path, str], tmp_path: Path) -> None:
+def test_run_imitates_anothers_successes_first(finished: tuple[Path, str], tmp_path: Path) -> None:
     folder, base = finished
     store = Store(str(folder))
     recorded = store.runs.iterations(base)

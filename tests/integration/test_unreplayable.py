@@ -61,12 +61,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
 
 
 def not_shown(verification: Verification) -> set[tuple[str, str]]:
-    found = [finding for finding in verification.findings if finding.verdict is Verdict.NOT_SHOWN]
-    assert all(f"cannot be replayed ({REASON})" in finding.detail for finding in found)
-    return {(finding.stage.replace(TARGET, "ENV"), finding.check) for finding in found}
+    unshown = [finding for finding in verification.findings if finding.verdict is Verdict.NOT_SHOWN]
+    assert all(f"cannot be replayed ({REASON})" in finding.detail for finding in unshown)
+    return {(finding.stage.replace(TARGET, "ENV"), finding.check) for finding in unshown}
 
 
-def test_played_is_not_shown_and_the_rest_verified(finished: Path) -> None:
+def test_rollouts_not_shown_rest_verified(finished: Path) -> None:
     verification = verify(finished)
     assert verification.outcome == "not shown"
     assert not_shown(verification) == PLAYED
@@ -74,7 +74,7 @@ def test_played_is_not_shown_and_the_rest_verified(finished: Path) -> None:
     assert {"reward", "variance_filter", "update", "rollout", "diagnose"} <= same.keys()
 
 
-def test_forged_rewards_are_found_all_the_same(folder: Path) -> None:
+def test_forged_rewards_still_detected(folder: Path) -> None:
     def change(rows: list[dict[str, Any]]) -> None:
         rows[0]["total"] += 1.0
 
@@ -82,7 +82,7 @@ def test_forged_rewards_are_found_all_the_same(folder: Path) -> None:
     assert verify(folder, last=0, stages=["reward"]).outcome == "faults"
 
 
-def test_the_mark_is_in_what_was_played_and_nowhere_else(finished: Path) -> None:
+def test_only_played_data_carry_the_mark(finished: Path) -> None:
     manifests = {path.parent.parent.name: manifest_of(path.parent) for path in finished.glob("*/*/manifest.json")}
     marks = {kind: manifest.replay_fault for kind, manifest in manifests.items()}
     assert marks["turns"] == marks["episodes"] == REASON
@@ -91,7 +91,7 @@ def test_the_mark_is_in_what_was_played_and_nowhere_else(finished: Path) -> None
     assert '"replay_fault"' not in (artifact(finished, 0, "reward", "rewards") / "manifest.json").read_text()
 
 
-def test_it_is_told_where_the_run_is_shown(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mark_is_shown_with_run(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store(str(finished))
     print_run(store, RUN, as_json=False)
     assert f"cannot be replayed: {REASON}" in " ".join(capsys.readouterr().out.split())

@@ -44,16 +44,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, beg
 
 
 def faults(verification: Verification) -> dict[tuple[int, str, str], CheckResult]:
-    found = {(f.iteration, f.stage, f.check): f for f in verification.findings if f.verdict is not Verdict.SAME}
-    assert verification.is_faultless == (not any(f.verdict.is_fault for f in found.values()))
-    return found
+    by_place = {(f.iteration, f.stage, f.check): f for f in verification.findings if f.verdict is not Verdict.SAME}
+    assert verification.is_faultless == (not any(f.verdict.is_fault for f in by_place.values()))
+    return by_place
 
 
 def snapshot(folder: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*")}
 
 
-def test_untouched_run_is_verified_and_stays_untouched(folder: Path) -> None:
+def test_untouched_run_verified_and_unchanged(folder: Path) -> None:
     before, visits = snapshot(folder), []
     verification = verify(folder, on_visit=lambda done, total, visit: visits.append((done, total)))
     assert faults(verification) == {}
@@ -66,7 +66,7 @@ def test_untouched_run_is_verified_and_stays_untouched(folder: Path) -> None:
     assert snapshot(folder) == before
 
 
-def test_episodes_are_played_here_not_by_actors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_episodes_played_here_not_by_actors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Actors on other nodes cannot read checkpoints from the scratch store, which is a folder on this machine."""
 
     def no_actors(*_: object) -> None:
@@ -77,16 +77,16 @@ def test_episodes_are_played_here_not_by_actors(folder: Path, monkeypatch: pytes
     assert faults(verify(folder)) == {}
 
 
-def test_flipped_byte_is_named_and_the_rest_verified(folder: Path) -> None:
+def test_flipped_byte_named_rest_verified(folder: Path) -> None:
     place = artifact(folder, 0, "rollout", "turns")
     content = bytearray((place / "part-00000.parquet").read_bytes())
     content[len(content) // 2] ^= 1
     (place / "part-00000.parquet").write_bytes(content)
     stages = ["rollout", "reward", "variance_filter", "update"]
     verification = verify(folder, last=0, stages=stages)
-    found = faults(verification)
-    assert set(found) == {(0, "rollout", "turns")}
-    finding = found[0, "rollout", "turns"]
+    by_place = faults(verification)
+    assert set(by_place) == {(0, "rollout", "turns")}
+    finding = by_place[0, "rollout", "turns"]
     assert finding.verdict is Verdict.DAMAGED
     assert finding.artifact == f"turns/{place.name}"
     assert "sha256 differs" in finding.detail
@@ -94,14 +94,14 @@ def test_flipped_byte_is_named_and_the_rest_verified(folder: Path) -> None:
     assert {f.stage for f in verification.findings} == {"record", *stages}
 
 
-def test_missing_input_is_a_fault_and_no_crash(folder: Path) -> None:
+def test_missing_input_is_a_fault(folder: Path) -> None:
     place = artifact(folder, 0, "variance_filter", "selection")
     shutil.rmtree(place)
     verification = verify(folder, last=0, stages=["update"])
     assert verification.exit_code == 1
-    found = {key: finding for key, finding in faults(verification).items() if key[2] != "numbers"}
-    assert {finding.verdict for finding in found.values()} == {Verdict.DAMAGED}
-    assert all(f"selection/{place.name}" in finding.detail for finding in found.values())
+    by_place = {key: finding for key, finding in faults(verification).items() if key[2] != "numbers"}
+    assert {finding.verdict for finding in by_place.values()} == {Verdict.DAMAGED}
+    assert all(f"selection/{place.name}" in finding.detail for finding in by_place.values())
 
 
 @pytest.fixture
@@ -120,16 +120,16 @@ def sloppy_learner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("sloppy_learner")
-def test_difference_does_not_reach_the_next_update(folder: Path) -> None:
-    found = faults(verify(folder, stages=["update"]))
-    assert set(found) == {(0, "update", "checkpoint")}
-    finding = found[0, "update", "checkpoint"]
+def test_difference_not_passed_to_next_update(folder: Path) -> None:
+    by_place = faults(verify(folder, stages=["update"]))
+    assert set(by_place) == {(0, "update", "checkpoint")}
+    finding = by_place[0, "update", "checkpoint"]
     assert finding.verdict is Verdict.DIFFERENT
     assert "'model.safetensors'" in finding.detail
     assert "by at most 0.001" in finding.detail
 
 
-def test_other_version_of_the_stage_is_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_stage_version_is_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward_stage, "STAGE", Stage(name="reward", version=99))
     assert faults(verify(folder, last=0, stages=["reward"])) == {}
     forge(artifact(folder, 0, "reward", "rewards"), lambda rows: [row.update(normalised_return=9.0) for row in rows])
@@ -154,7 +154,7 @@ def command(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return int(stop.value.code or 0)
 
 
-def test_the_command_prints_a_table_and_ends_with_0(
+def test_command_prints_table_and_exits_0(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = (RUN, "--store", str(finished), "--to", "0", "--stage", "reward", "--stage", "variance_filter")
@@ -165,12 +165,12 @@ def test_the_command_prints_a_table_and_ends_with_0(
     assert command(*arguments, "--json", monkeypatch=monkeypatch) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["is_faultless"] is True
-    found = {(f["check"], f["verdict"]) for f in facts["findings"]}
-    assert found == {(check, "same") for check in ("seals", "place", "rewards", "selection")}
+    checks = {(f["check"], f["verdict"]) for f in facts["findings"]}
+    assert checks == {(check, "same") for check in ("seals", "place", "rewards", "selection")}
     assert (facts["outcome"], facts["exit_code"]) == ("verified", 0)
 
 
-def test_the_command_says_which_iterations_it_sampled(
+def test_command_names_sampled_iterations(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = (RUN, "--store", str(finished), "--stage", "variance_filter", "--sample", "1%")
@@ -182,7 +182,7 @@ def test_the_command_says_which_iterations_it_sampled(
     assert f"sampled iterations: {facts['iterations'][0]}\n" in out
 
 
-def test_the_command_names_a_fault_and_ends_with_1(
+def test_command_names_fault_and_exits_1(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = artifact(folder, 0, "reward", "rewards")
@@ -194,7 +194,7 @@ def test_the_command_names_a_fault_and_ends_with_1(
     assert out.rstrip().endswith(" s: NOT verified: faults: 1")
 
 
-def test_the_command_names_what_is_not_shown_and_ends_with_3(
+def test_command_names_unshown_and_exits_3(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reseal(artifact(folder, 0, "rollout", "turns"), is_deterministic=False)

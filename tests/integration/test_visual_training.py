@@ -70,15 +70,15 @@ def test_an_image_is_stored_once(store, played):
     assert (Image.from_png(png).pixels == room.render_rgb()).all()
 
 
-def test_prompts_hold_placeholders_and_readers_see_images(store, played):
+def test_stored_placeholders_read_as_images(store, played):
     turns = store.read_table("turns", played["turns"])
-    seen, table = read_turns(store, {"turns": played["turns"]})
+    turns_read, table = read_turns(store, {"turns": played["turns"]})
     places = {
         (row["trajectory_id"], row["turn"]): row for row in store.read_table("turn_images", played["turns"]).to_pylist()
     }
     assert table is not None
     by_digest = {image.digest: image for image in table.images}
-    for stored, read in zip(turns.to_pylist(), seen.to_pylist(), strict=True):
+    for stored, read in zip(turns.to_pylist(), turns_read.to_pylist(), strict=True):
         place = places[stored["trajectory_id"], stored["turn"]]
         shown = slice(place["position"], place["position"] + place["num_tokens"])
         assert len(set(stored["prompt_ids"][shown])) == 1
@@ -86,7 +86,7 @@ def test_prompts_hold_placeholders_and_readers_see_images(store, played):
         assert len(read["prompt_ids"]) == len(stored["prompt_ids"])
 
 
-def test_the_learner_scores_as_the_engine_did(store, played):
+def test_learner_scores_equal_engines(store, played):
     data = {kind: played[kind] for kind in ("turns", "rewards", "selection")}
     made = update(CONFIG, 0, played["checkpoint"], played["checkpoint"], data).carry_out(store)
     metrics = metric_values(store.read_table("metrics", made["metrics"]))
@@ -94,7 +94,7 @@ def test_the_learner_scores_as_the_engine_did(store, played):
 
 
 @pytest.mark.parametrize("context", ["full", "window"])
-def test_a_search_stores_the_images_of_its_prompts_and_is_trained_on(store, played, context):
+def test_search_stores_images_and_trains(store, played, context):
     searching = {"agent.context": context, "rollout.search.type": "best_of", "update.search_rows": "weigh"}
     config = preset("smoke", SETTINGS | searching)
     keys = rollout(0, config, played["checkpoint"]).carry_out(store)
@@ -132,7 +132,7 @@ def copied(store: Store, key: str, url: Path, images: pa.Table) -> Store:
     return other
 
 
-def test_a_missing_or_another_image_is_noticed(store, played, tmp_path):
+def test_missing_or_other_image_noticed(store, played, tmp_path):
     key = played["turns"]
     images = store.read_table("images", key)
     with pytest.raises(ArtifactDamagedError, match=r"shows image [0-9a-f]{32}, which is not in images"):
@@ -154,12 +154,12 @@ def test_a_missing_or_another_image_is_noticed(store, played, tmp_path):
     ],
     ids=["blind prompt", "blind policy", "engine"],
 )
-def test_settings_that_do_not_fit_are_refused(settings, message):
+def test_unfit_settings_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         preset("smoke", settings)
 
 
-def test_true_statements_about_a_picture_are_paid(store, played):
+def test_true_picture_statements_are_paid(store, played):
     """`grounding` reads the text that is stored beside the image."""
     turns = store.read_table("turns", played["turns"]).slice(0, 1)
     room = scene(turns["observation"][0].as_py(), (), {})
@@ -190,7 +190,7 @@ def test_vagens_recipe_updates_on_images(tmp_path):
     assert {"grounding", "world_model", "reasoning_format"} <= set(names)
 
 
-def test_another_picture_in_a_prompt_is_found(store, played):
+def test_swapped_picture_is_detected(store, played):
     key = played["turns"]
     tokenizer = load_tokenizer(store.local_folder("checkpoint", played["checkpoint"]))
     turns, places = (store.read_table(kind, key) for kind in ("turns", "turn_images"))
@@ -199,5 +199,5 @@ def test_another_picture_in_a_prompt_is_found(store, played):
     assert list(text_differences(*compared, places)) == []
     digests = ["0" * 32, *places["image"].to_pylist()[1:]]
     forged = places.set_column(4, places.schema.field("image"), pa.array(digests))
-    (found,) = text_differences(*compared, forged)
-    assert "turn 0: images is" in found
+    (difference,) = text_differences(*compared, forged)
+    assert "turn 0: images is" in difference

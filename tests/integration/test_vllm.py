@@ -120,7 +120,7 @@ def test_run_trains_on_the_learners_logprobs(tmp_path: Path, begun: Callable[...
 
 
 @pytest.mark.thorough
-def test_turns_are_valid_and_their_logprobs_the_policys(job, pool, folders):
+def test_turns_valid_with_policys_logprobs(job, pool, folders):
     turns, usage = take_usage(play_shards(pool, job, SHARDS))
     validate(turns, "turns")
     here = play_shards(LocalPlayer(TorchEngine(num_threads=1, device="cpu")), job, SHARDS)
@@ -135,7 +135,7 @@ def test_turns_are_valid_and_their_logprobs_the_policys(job, pool, folders):
 
 
 @pytest.mark.thorough
-def test_next_checkpoint_is_played_without_a_new_process(job, pool, folders, vllm_interpreter):
+def test_next_checkpoint_played_in_same_process(job, pool, folders, vllm_interpreter):
     play_shards(pool, job, SHARDS)
     before = {worker.pid for worker in workers(vllm_interpreter)}
     turns, _ = take_usage(play_shards(pool, replace(job, folder=folders[1], checkpoint_key="k1"), SHARDS))
@@ -161,20 +161,20 @@ def test_worker_that_died_is_replaced(job, pool, vllm_interpreter):
     assert len(workers(vllm_interpreter)) == 1
 
 
-def test_missing_interpreter_is_said(monkeypatch):
+def test_missing_interpreter_is_reported(monkeypatch):
     monkeypatch.setenv("STARPO_VLLM_PYTHON", "/nowhere/python")
     with pytest.raises(MissingPackageError, match=r"no '/nowhere/python' \(STARPO_VLLM_PYTHON\).*make vllm"):
         VLLMEngineConfig().python()
 
 
-def test_interpreter_without_vllm_is_said(job, monkeypatch):
+def test_interpreter_without_vllm_is_reported(job, monkeypatch):
     with pytest.raises(EngineError, match="engine 'vllm' needs vLLM, which this environment does not have"):
         play_shards(WorkerPool(EngineSpec.of(ROLLOUT), 1), job, SHARDS)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["temperature 1", "temperature 0.7", "temperature 0", "top_p 0.6"])
-def test_logprobs_are_of_the_distribution_that_was_drawn_from(facts, name):
+def test_logprobs_of_sampling_distribution(facts, name):
     assert facts["gaps"][name] < 1e-4
 
 
@@ -185,7 +185,7 @@ def test_update_reaches_the_tied_output_layer(facts):
 
 
 @pytest.mark.thorough
-def test_update_without_the_output_layer_stops_the_run(facts):
+def test_missing_output_layer_stops_run(facts):
     assert "differ from the checkpoint's own by" in facts["untied"]
     assert facts["gap_after_repair"] < 1e-4
 
@@ -196,7 +196,7 @@ def test_damaged_weights_stop_the_run(facts):
 
 
 @pytest.mark.thorough
-def test_long_prompts_with_seeds_do_not_crash(facts):
+def test_long_seeded_prompts_do_not_crash(facts):
     assert facts["num_long_prompts_answered"] == 12
 
 
@@ -215,7 +215,7 @@ def test_no_episode_waits_for_the_slowest(facts):
 
 
 @pytest.mark.thorough
-def test_policy_that_vllm_cannot_hold_is_an_error_of_ours(facts):
+def test_unsupported_policy_is_our_error(facts):
     assert "vLLM" in facts["unsupported"]
     assert facts["gap_after_unsupported"] < 1e-4
 

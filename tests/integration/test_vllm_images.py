@@ -69,7 +69,7 @@ def logprobs(model, request, token_ids):
 @pytest.mark.parametrize(
     "family", [pytest.param(name, marks=[] if name == "qwen2_5_vl" else [pytest.mark.thorough]) for name in FAMILIES]
 )
-def test_a_policy_that_sees_is_played_and_updated(vllm_interpreter, tmp_path, family):
+def test_vision_policy_played_and_updated(vllm_interpreter, tmp_path, family):
     """The encoder of the second checkpoint is another."""
     folders = [str(tmp_path / str(seed)) for seed in range(2)]
     for seed, folder in enumerate(folders):

@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("num_parallel", [1, 2])
-def test_an_actor_plays_with_vllm_whole_or_cut_in_two(vllm_interpreter, folder, num_parallel):
+def test_actor_plays_whole_or_split_vllm(vllm_interpreter, folder, num_parallel):
     """Before any play, the probe compares its log-probs with those of transformers (tolerance 0.001 nats)."""
     from starpo.ragen.agents.rollout.pools.ray_pool import RayPool
 

@@ -147,8 +147,8 @@ def main(policy, other, result):
         session.close()
 
     session = engine.session(SamplingConfig(max_response_tokens=8), [2])
-    said = [[r.token_ids for r in answer(session, prompts(4, first_seed=seed))] for seed in (0, 0, 100)]
-    facts["same_seeds_same_tokens"], facts["other_seeds_other_tokens"] = said[0] == said[1], said[0] != said[2]
+    tokens = [[r.token_ids for r in answer(session, prompts(4, first_seed=seed))] for seed in (0, 0, 100)]
+    facts["same_seeds_same_tokens"], facts["other_seeds_other_tokens"] = tokens[0] == tokens[1], tokens[0] != tokens[2]
     facts["num_long_prompts_answered"] = len(answer(session, prompts(12, length=300)))
     session.close()
 

@@ -13,9 +13,9 @@ def texts(picture: str) -> list[str]:
 
 def lines(picture: str, gid: str) -> list[list[tuple[float, float]]]:
     """Return the points of each line with this id: x to the right, y downwards."""
-    found = []
+    points = []
     for group in ElementTree.fromstring(picture).iter(f"{SVG}g"):
         if group.get("id") == gid:
             path = next(group.iter(f"{SVG}path")).get("d", "")
-            found.append([(float(x), float(y)) for x, y in re.findall(r"[ML] ([\d.-]+) ([\d.-]+)", path)])
-    return found
+            points.append([(float(x), float(y)) for x, y in re.findall(r"[ML] ([\d.-]+) ([\d.-]+)", path)])
+    return points

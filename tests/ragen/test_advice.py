@@ -16,7 +16,7 @@ def of(**settings: Any) -> StarPOConfig:
     return preset("sokoban", {**HUB, **{name.replace("__", "."): value for name, value in settings.items()}})
 
 
-def test_the_embedded_policys_preset_is_out_of_place_twice() -> None:
+def test_embedded_policy_preset_is_doubly_misplaced() -> None:
     prompt, optimiser = advise(of(), [])
     assert prompt.startswith("agent.prompt = 'state'")
     assert prompt.endswith("--set agent.prompt=full")
@@ -24,22 +24,24 @@ def test_the_embedded_policys_preset_is_out_of_place_twice() -> None:
     assert "--set update.optimiser.type=adamw" in optimiser
 
 
-def test_what_they_say_to_set_is_in_place() -> None:
+def test_advised_settings_are_in_place() -> None:
     assert advise(preset("sokoban", {**HUB, **ADAMW, "agent.prompt": "full"}), []) == []
 
 
 @pytest.mark.parametrize("name", ["sokoban", "smoke", "bandit"])
-def test_nothing_is_out_of_place_with_the_embedded_policy(name: str) -> None:
+def test_embedded_policy_gets_no_advice(name: str) -> None:
     assert advise(preset(name), []) == []
 
 
-def test_an_exported_embedded_policy_keeps_its_settings() -> None:
+def test_exported_embedded_policy_keeps_settings() -> None:
     assert advise(of(), [], TINY_PARAMETERS - 1) == []
     assert len(advise(of(), [], TINY_PARAMETERS)) == 2
 
 
 def test_learning_rates_by_what_is_trained() -> None:
     high = {**HUB, **ADAMW, "agent.prompt": "full", "update.optimiser.learning_rate": 5e-4}
-    (told,) = advise(preset("sokoban", high), [])
-    assert told.startswith("update.optimiser.learning_rate = 0.0005 is high for a pretrained model (at most 0.0001)")
+    (sentence,) = advise(preset("sokoban", high), [])
+    assert sentence.startswith(
+        "update.optimiser.learning_rate = 0.0005 is high for a pretrained model (at most 0.0001)"
+    )
     assert advise(preset("sokoban", {**high, "update.lora": {"rank": 8}}), []) == []

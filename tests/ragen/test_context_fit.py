@@ -22,29 +22,29 @@ def fit(*, turns: int = 3, response: int = 64, context: int = 1000, positions: i
     return ContextFit("environment", "sokoban", lengths, AgentConfig(max_turns=turns), rollout, positions)
 
 
-def test_what_fits_is_no_misfit() -> None:
+def test_fitting_context_has_no_misfit() -> None:
     assert (fit().misfit, fit().shortage, fit().num_needed) == (None, None, 352)
     assert fit(context=352).shortage is None
     assert fit(positions=352).misfit is None
     assert fit(positions=None).misfit is None
 
 
-def test_turns_of_a_program_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_turns_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fit(context=200).shortage is not None
     monkeypatch.setattr(Sokoban, "plays", "mine:play")
     assert fit(context=200).shortage is None
 
 
-def test_a_model_with_less_context_than_the_prompt() -> None:
-    found = fit(positions=80).misfit
-    assert found is not None
-    assert found.startswith(
+def test_context_shorter_than_prompt() -> None:
+    misfit = fit(positions=80).misfit
+    assert misfit is not None
+    assert misfit.startswith(
         "environment: first prompts of 90 to 100 tokens and rollout.max_response_tokens = 64 do not"
     )
-    assert "the 80 positions of the model: take a model with a longer context" in found
-    found = fit(positions=130).misfit
-    assert found is not None
-    assert "set that to at most 30, or take a model" in found
+    assert "the 80 positions of the model: take a model with a longer context" in misfit
+    misfit = fit(positions=130).misfit
+    assert misfit is not None
+    assert "set that to at most 30, or take a model" in misfit
 
 
 def test_only_some_turns_fit() -> None:
@@ -55,10 +55,10 @@ def test_only_some_turns_fit() -> None:
     )
 
 
-def test_a_long_episode_would_pass_the_models_positions() -> None:
-    found = fit(positions=300).misfit
-    assert found is not None
-    assert "3 turns may need 352, but the model has 300 positions: set rollout.max_context_tokens = 300" in found
+def test_episode_longer_than_model_positions() -> None:
+    misfit = fit(positions=300).misfit
+    assert misfit is not None
+    assert "3 turns may need 352, but the model has 300 positions: set rollout.max_context_tokens = 300" in misfit
     assert fit(positions=300, context=300).misfit is None
 
 
@@ -67,9 +67,9 @@ def test_positions_are_those_of_the_folder(model: Path, tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 80}))
     settings = preset("smoke", {"policy.type": "pretrained", "policy.name_or_path": str(folder)})
-    assert [found.positions for found in context_fits(settings)] == [80]
-    (told,) = obstacles(settings)
-    assert "do not fit into the 80 positions of the model: set that to at most 56" in told
+    assert [fitted.positions for fitted in context_fits(settings)] == [80]
+    (obstacle,) = obstacles(settings)
+    assert "do not fit into the 80 positions of the model: set that to at most 56" in obstacle
 
 
 def test_a_failing_environment_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,5 +77,5 @@ def test_a_failing_environment_is_one_message(monkeypatch: pytest.MonkeyPatch) -
         raise OSError("no lake today")
 
     monkeypatch.setattr("starpo.ragen.context_fit.prompt_lengths", fail)
-    (told,) = obstacles(preset("smoke"))
-    assert told.startswith("environment: a first prompt cannot be made: OSError: no lake today")
+    (obstacle,) = obstacles(preset("smoke"))
+    assert obstacle.startswith("environment: a first prompt cannot be made: OSError: no lake today")

@@ -47,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "mine_optional", raising=False)
 
 
-def test_they_are_filled_in_and_given_to_it() -> None:
+def test_options_completed_and_passed_on() -> None:
     config = apply_overrides(CONFIG, {"filter.strategy": "mine_optional:odd"}).filter
     assert config.options == {"remainder": 1}
     assert config.model_dump(mode="json")["options"] == {"remainder": 1}
@@ -58,7 +58,7 @@ def test_they_are_filled_in_and_given_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"filter.strategy": "mine_optional:odd", "filter.options.remainder": 2}, "remainder: .* less than or equal"),
         ({"filter.options.rest": 1}, "'top_fraction' takes no options, found rest"),
@@ -67,6 +67,6 @@ def test_they_are_filled_in_and_given_to_it() -> None:
         ({"reward.options.elsewhere.k": 1}, "'elsewhere' is not one of components"),
     ],
 )
-def test_wrong_ones_are_one_message(overrides: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_options_are_one_message(overrides: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         apply_overrides(CONFIG, overrides)

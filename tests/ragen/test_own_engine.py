@@ -76,7 +76,7 @@ assert "vllm" not in sys.modules and "deepspeed" not in sys.modules
 
 
 @pytest.mark.ci
-def test_what_an_engine_and_a_learner_declare_is_used_without_a_line_elsewhere(tmp_path: Path) -> None:
+def test_custom_engine_and_learner_declarations_suffice(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(tmp_path)])}

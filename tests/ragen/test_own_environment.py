@@ -40,7 +40,7 @@ def config(folder: Path) -> StarPOConfig:
     return preset(str(folder / f"{NAME}.toml"))
 
 
-def test_its_settings_are_its_own_and_survive_the_record(config: StarPOConfig) -> None:
+def test_custom_settings_survive_the_record(config: StarPOConfig) -> None:
     assert (config.environment.type, config.environment.size) == (TARGET, 12)  # type: ignore[attr-defined]
     assert StarPOConfig.model_validate_json(config.model_dump_json()) == config
     assert config.model_dump(mode="json")["environment"] == {"type": TARGET, "size": 12}
@@ -51,7 +51,7 @@ def test_its_settings_are_its_own_and_survive_the_record(config: StarPOConfig) -
         apply_overrides(config, {"environment.sise": 4})
 
 
-def test_settings_that_json_has_otherwise_survive_it_too(folder: Path) -> None:
+def test_settings_altered_by_json_survive(folder: Path) -> None:
     file = folder / f"{NAME}.py"
     file.write_text(
         file.read_text().replace(
@@ -66,22 +66,22 @@ def test_settings_that_json_has_otherwise_survive_it_too(folder: Path) -> None:
 
 
 @pytest.mark.ci
-def test_its_words_are_tokens_of_the_policies_that_play_it_alone(config: StarPOConfig) -> None:
-    plain, own = make_tokenizer(), make_tokenizer(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
+def test_words_are_tokens_of_its_policies(config: StarPOConfig) -> None:
+    plain, extended = make_tokenizer(), make_tokenizer(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
     text = "goal left 3"
-    assert len(own.encode(text)) == 3 < len(plain.encode(text))
-    assert own.decode(own.encode(text)) == text
-    assert own.encode("P 1 2")[0] == plain.encode("P 1 2")[0]
+    assert len(extended.encode(text)) == 3 < len(plain.encode(text))
+    assert extended.decode(extended.encode(text)) == text
+    assert extended.encode("P 1 2")[0] == plain.encode("P 1 2")[0]
     assert vocabulary_digest() != vocabulary_digest(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
 
 
-def test_its_code_is_part_of_the_keys(config: StarPOConfig) -> None:
+def test_code_is_part_of_keys(config: StarPOConfig) -> None:
     assert warm_start(config).code["demonstrator"] == f"{NAME}:demonstrate"
     assert rollout(0, config, "c" * 32).code["environment"] == TARGET
 
 
 @pytest.mark.ci
-def test_what_breaks_the_contract_is_told_before_the_run(
+def test_broken_contract_reported_before_run(
     folder: Path, config: StarPOConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert obstacles(config) == []
@@ -89,9 +89,9 @@ def test_what_breaks_the_contract_is_told_before_the_run(
     file.write_text(file.read_text().replace("random.Random(seed)", "random.Random()"))
     sys.modules.pop(NAME, None)
     settings_type.cache_clear()
-    found = obstacles(load_config(folder / f"{NAME}.toml", [Path(preset.__code__.co_filename).parent], {}))
-    assert found
-    assert all(TARGET in line for line in found)
+    problems = obstacles(load_config(folder / f"{NAME}.toml", [Path(preset.__code__.co_filename).parent], {}))
+    assert problems
+    assert all(TARGET in line for line in problems)
     with pytest.raises(typer.Exit):
         envs([TARGET], check=True, as_json=True)
     (row,) = json.loads(capsys.readouterr().out)
@@ -108,7 +108,7 @@ def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("sokoban", "is already a built-in environment"),
         ("json", "is already a module that can be imported here"),
@@ -117,13 +117,13 @@ def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixt
         ("Stairs", "cannot be a module"),
     ],
 )
-def test_names_that_cannot_be(tmp_path: Path, name: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_names_that_cannot_be(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         environment(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / f"test_{NAME}.py").write_text("mine")
     with pytest.raises(ConfigError, match="already exists, and nothing was written"):
         environment(NAME, tmp_path)

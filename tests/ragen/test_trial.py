@@ -29,7 +29,7 @@ def of(model: Path | str = "nobody/none", **settings: Any) -> StarPOConfig:
     return preset("smoke", {"policy.type": "pretrained", "policy.name_or_path": str(model), **named})
 
 
-def test_what_rows_say(make_turns: Callable[..., pa.Table]) -> None:
+def test_summary_by_hand(make_turns: Callable[..., pa.Table]) -> None:
     """Two groups of two: in g0 one member pulls 1.0 and the other is cut; in g1 both earn the same."""
     rows = [
         {"trajectory_id": "g0-0", "group_id": "g0", "action_rewards": [1.0], "success": True, "response_ids": [3] * 4},
@@ -40,26 +40,26 @@ def test_what_rows_say(make_turns: Callable[..., pa.Table]) -> None:
     ]  # fmt: skip
     turns = make_turns(rows)
     rewards = compute_rewards(turns, RewardConfig(components=["environment"]))
-    found = _summarise(turns, rewards, 5.0)
-    assert (found.num_episodes, found.num_responses, found.num_groups, found.num_differing) == (4, 4, 2, 1)
-    assert (found.well_formed, found.at_limit, found.success) == (0.75, 0.25, 0.25)
-    assert found.response_tokens == 5.0  # (4 + 10 + 2 + 4) / 4
-    assert found.tokens_s == 4.0  # 20 tokens in 5 s
-    assert found.return_std == pytest.approx(0.25)  # std of (1, 0) is 0.5, of (0.2, 0.2) is 0
+    trial = _summarise(turns, rewards, 5.0)
+    assert (trial.num_episodes, trial.num_responses, trial.num_groups, trial.num_differing) == (4, 4, 2, 1)
+    assert (trial.well_formed, trial.at_limit, trial.success) == (0.75, 0.25, 0.25)
+    assert trial.response_tokens == 5.0  # (4 + 10 + 2 + 4) / 4
+    assert trial.tokens_s == 4.0  # 20 tokens in 5 s
+    assert trial.return_std == pytest.approx(0.25)  # std of (1, 0) is 0.5, of (0.2, 0.2) is 0
 
 
 def advice(trial: Trial, config: StarPOConfig, *, is_start: bool = True) -> str:
-    (told,) = trial.advice(config, is_start=is_start)
-    return told
+    (sentence,) = trial.advice(config, is_start=is_start)
+    return sentence
 
 
 def test_a_cut_response_needs_room() -> None:
-    told = advice(replace(SEEN, at_limit=0.2), of())
-    assert told.startswith("20% of the responses are cut")
-    assert "--set rollout.max_response_tokens=128" in told  # twice the preset's 64
+    sentence = advice(replace(SEEN, at_limit=0.2), of())
+    assert sentence.startswith("20% of the responses are cut")
+    assert "--set rollout.max_response_tokens=128" in sentence  # twice the preset's 64
 
 
-def test_a_form_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_responses_suggest_fine_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     babbling = replace(SEEN, well_formed=0.1, num_differing=0)
     assert "fine-tune first, with a table [policy.fine_tuning]" in advice(babbling, of())
     tuned = of(policy__fine_tuning={})
@@ -71,9 +71,9 @@ def test_a_form_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_program_is_advised_about_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sokoban, "plays", "mine:play")
-    told = advice(replace(SEEN, well_formed=0.1), of())
-    assert "have the program say more plainly" in told
-    assert "docs/programs.md" in told
+    sentence = advice(replace(SEEN, well_formed=0.1), of())
+    assert "have the program say more plainly" in sentence
+    assert "docs/programs.md" in sentence
 
 
 def test_groups_that_fare_alike_teach_nothing() -> None:
@@ -92,19 +92,19 @@ def test_a_policy_plays_and_is_timed(model: Path) -> None:
     assert describe(trial, of(model), "it")[0].startswith("it played 8 episodes in ")
 
 
-def test_the_time_of_a_run_is_arithmetic() -> None:
+def test_run_time_is_arithmetic() -> None:
     """Two rollouts of 4 x 8 episodes, and two panels of 28, of half a second each: 60 s."""
     evaluated = {"evaluation__num_prompts": 28, "evaluation__every": 2}
     config = of(iterations=2, rollout__num_groups=4, rollout__group_size=8, **evaluated)
     assert "about 1.0 min of rollouts" in describe(SEEN, config, "it")[-1]
 
 
-def test_the_embedded_policy_plays_once_it_is_made(tmp_path: Path) -> None:
+def test_embedded_policy_plays_once_made(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--play needs the embedded policy"):
         show_trial(preset("smoke"), 4, Store(str(tmp_path / "store")))
 
 
-def test_a_model_that_is_to_be_fine_tuned_plays_as_it_is(
+def test_model_before_fine_tuning_plays_unchanged(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show_trial(of(model, policy__fine_tuning={}), 4, Store(str(tmp_path / "store")))

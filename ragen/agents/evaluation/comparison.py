@@ -91,8 +91,8 @@ def compare_counts(counts: Counts, base: Counts) -> PanelDifference | None:
     if 2 * len(shared) < max(len(counts), len(base)):
         return _unpaired(counts, base)
     rates, base_rates = (np.array([[of[prompt][0] / of[prompt][1] for prompt in shared]]) for of in (counts, base))
-    found = paired_difference(rates, base_rates)
-    return PanelDifference(found.mean, found.low, found.high, sign_test(rates - base_rates), len(shared))
+    difference = paired_difference(rates, base_rates)
+    return PanelDifference(difference.mean, difference.low, difference.high, sign_test(rates - base_rates), len(shared))
 
 
 def sign_test(differences: np.ndarray) -> float:

@@ -14,14 +14,16 @@ SEEN = "/seen"
 """Suffix of the cell of episodes from initial states seen in training; they do not count towards a panel's success."""
 
 
-def fold_episodes(turns: pa.Table, cell: str, temperature: float, seen: AbstractSet[str] = frozenset()) -> pa.Table:
+def fold_episodes(
+    turns: pa.Table, cell: str, temperature: float, seen_digests: AbstractSet[str] = frozenset()
+) -> pa.Table:
     """Fold the turns of one evaluated environment.
 
     Args:
         turns: Dataset `turns`, rows in any order; each trajectory is an episode.
         cell: The name of the environment under evaluation.
         temperature: The sampling temperature.
-        seen: Digests of initial states; episodes that start from one of them go to the cell `<cell>/seen`.
+        seen_digests: Digests of initial states; episodes that start from one of them go to the cell `<cell>/seen`.
 
     Returns:
         Dataset `episodes`, in order of first appearance of a trajectory in `turns`; empty for empty turns. An episode's
@@ -51,7 +53,7 @@ def fold_episodes(turns: pa.Table, cell: str, temperature: float, seen: Abstract
         responses=pl.col("response").sort_by("turn"),
     )
     episodes = episodes.with_columns(
-        cell=pl.when(pl.col("initial_state_digest").is_in(list(seen)))
+        cell=pl.when(pl.col("initial_state_digest").is_in(list(seen_digests)))
         .then(pl.lit(cell + SEEN))
         .otherwise(pl.lit(cell)),
         temperature=pl.lit(temperature, pl.Float64),

@@ -68,19 +68,19 @@ def _make_panel(model: type[EnvironmentSettings], settings_json: str, num_prompt
     worlds = {tag: make(part) for tag, part in settings.tagged().items()}
     seeds: list[int] = []
     digests: list[str] = []
-    seen: set[str] = set()
+    taken: set[str] = set()
     shared: set[str] = set()
     listed = settings.panel_seeds(num_prompts, panel_seed)
-    for index, tag in enumerate(settings.dealt(num_prompts)):
+    for index, tag in enumerate(settings.assign_parts(num_prompts)):
         path, world = (panel_seed, "panel", index), worlds[tag]
         seed = listed[index] if listed else fresh_env_seed(settings, *path, excluded=frozenset(), tag=tag)
         digest = initial_state(world, tag, seed)
-        if digest in seen and not listed:
-            seed = fresh_env_seed(settings, *path, excluded=frozenset(seen), tag=tag)
+        if digest in taken and not listed:
+            seed = fresh_env_seed(settings, *path, excluded=frozenset(taken), tag=tag)
             digest = initial_state(world, tag, seed)
         seeds.append(seed)
         digests.append(digest)
-        seen.add(digest)
+        taken.add(digest)
         if world.num_initial_states is not None:
             shared.add(digest)
     identity = [settings.type, *(f"{s} {d}" for s, d in zip(seeds, digests, strict=True))]

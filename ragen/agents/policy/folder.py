@@ -72,9 +72,9 @@ def existing_folder(folder: str | Path) -> Path:
     """
     path = Path(folder)
     if not path.is_dir():
-        found = "a file, not a folder" if path.exists() else "not there"
+        state = "a file, not a folder" if path.exists() else "not there"
         raise PolicyError(
-            f"the policy's folder '{folder}' is {found}; expected a folder with {CONFIG}, safetensors and a tokenizer"
+            f"the policy's folder '{folder}' is {state}; expected a folder with {CONFIG}, safetensors and a tokenizer"
         )
     return path
 
@@ -119,7 +119,7 @@ def declared_end_ids(folder: str | Path) -> dict[int, str]:
     Raises:
         PolicyError: If a file is damaged, or declares something other than token ids.
     """
-    found: dict[int, str] = {}
+    end_ids: dict[int, str] = {}
     for name in (GENERATION_CONFIG, CONFIG):
         file = Path(folder) / name
         declared = read_object(file).get("eos_token_id") if file.is_file() else None
@@ -131,8 +131,8 @@ def declared_end_ids(folder: str | Path) -> dict[int, str]:
                     "correct it"
                 )
             if end is not None:
-                found.setdefault(end, name)
-    return found
+                end_ids.setdefault(end, name)
+    return end_ids
 
 
 def num_positions(folder: str | Path) -> int | None:
@@ -142,8 +142,8 @@ def num_positions(folder: str | Path) -> int | None:
     Raises:
         PolicyError: If the configuration is missing or damaged.
     """
-    found = _setting(_text_config(read_config(Path(folder))), _POSITIONS)
-    return found if _is_count(found) else None
+    positions = _setting(_text_config(read_config(Path(folder))), _POSITIONS)
+    return positions if _is_count(positions) else None
 
 
 def vocabulary_size(folder: str | Path) -> int | None:
@@ -159,15 +159,15 @@ def describe_tensors(folder: Path) -> dict[str, StoredTensor]:
     Raises:
         PolicyError: If a file has no readable header, or not the bytes that it describes.
     """
-    found: dict[str, StoredTensor] = {}
+    tensors: dict[str, StoredTensor] = {}
     for file in weight_files(folder):
         try:
-            found |= _header(file)
+            tensors |= _header(file)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise PolicyError(
                 f"the weights '{file}' cannot be read: {named_line(error)}; write or fetch them again"
             ) from error
-    return found
+    return tensors
 
 
 @contextmanager
@@ -266,7 +266,7 @@ def _header(file: Path) -> dict[str, StoredTensor]:
             raise ValueError("it has no header of safetensors")
         header = json.loads(opened.read(length))
     begin = 8 + length
-    found = {
+    tensors = {
         name: StoredTensor(
             file,
             entry["dtype"],
@@ -277,10 +277,10 @@ def _header(file: Path) -> dict[str, StoredTensor]:
         for name, entry in header.items()
         if name != "__metadata__"
     }
-    expected = max((tensor.end for tensor in found.values()), default=begin)
+    expected = max((tensor.end for tensor in tensors.values()), default=begin)
     if num_bytes != expected:
         raise ValueError(f"it has {num_bytes:,} bytes, and its header describes {expected:,}")
-    return found
+    return tensors
 
 
 def _bytes_of(tensor: StoredTensor) -> np.ndarray:

@@ -39,10 +39,10 @@ def resolve_policy(policy: PretrainedPolicy) -> str:
     if place is None:
         folder = _download(policy.name_or_path, policy.revision)
     else:
-        found = model_digest(place) if policy.digest else ""
-        if found != policy.digest:
+        digest = model_digest(place) if policy.digest else ""
+        if digest != policy.digest:
             raise PolicyError(
-                f"the files in '{place}' have changed: they have the digest {found}, but policy.digest is "
+                f"the files in '{place}' have changed: they have the digest {digest}, but policy.digest is "
                 f"{policy.digest}. Restore the original files, or leave policy.digest out of the settings to use the "
                 "files as they are now"
             )

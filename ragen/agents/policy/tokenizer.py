@@ -192,14 +192,14 @@ def _texts(extra: ExtraVocabulary | None) -> Iterator[str]:
         for name, overrides in VOCABULARY.items()
         for changed in overrides
     ]
-    own: list[EnvironmentSettings] = []
+    new_parts: list[EnvironmentSettings] = []
     if extra:
         whole = settings_type(json.loads(extra.environment)["type"]).model_validate_json(extra.environment)
-        own = [part for part in whole.tagged().values() if not _is_in_every_vocabulary(part)]
-        played += [(part, extra.demonstrator) for part in own]
+        new_parts = [part for part in whole.tagged().values() if not _is_in_every_vocabulary(part)]
+        played += [(part, extra.demonstrator) for part in new_parts]
     for number, (settings, player) in enumerate(played):
-        yield from _played_texts(settings, player, number, has_replies=number >= len(played) - len(own))
-    for part in own:
+        yield from _played_texts(settings, player, number, has_replies=number >= len(played) - len(new_parts))
+    for part in new_parts:
         yield from environment_type(part.type).words
     if extra and extra.form != "free":
         from starpo.ragen.envs.statements import all_statements

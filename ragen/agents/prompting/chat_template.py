@@ -26,8 +26,8 @@ def template_source(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tool
         TemplateError: If the settings name one that nobody has.
         ValueError: If the tokenizer has none, or several of which none is the default.
     """
-    given, own = agent.chat_template, tokenizer.chat_template
-    names = list(own) if isinstance(own, dict) else []
+    given, templates = agent.chat_template, tokenizer.chat_template
+    names = list(templates) if isinstance(templates, dict) else []
     if _NAME.fullmatch(given) and given not in names:
         others = f"of this model, which has {', '.join(names)}" if names else "of this model, which names none"
         raise TemplateError(

@@ -204,11 +204,11 @@ class Context:
 
     def copy(self) -> "Context":
         """Return an independent copy, to be continued differently."""
-        twin = Context(self._builder, self._introduction, self._grammar)
-        twin._turns.extend(replace(turn) for turn in self._turns)
-        twin._num_turns = self._num_turns
-        twin._token_ids, twin._user_texts, twin._images = self.token_ids, self.user_texts, list(self._images)
-        return twin
+        copy = Context(self._builder, self._introduction, self._grammar)
+        copy._turns.extend(replace(turn) for turn in self._turns)
+        copy._num_turns = self._num_turns
+        copy._token_ids, copy._user_texts, copy._images = self.token_ids, self.user_texts, list(self._images)
+        return copy
 
     @property
     def token_ids(self) -> list[int]:

@@ -77,9 +77,9 @@ class ChatEncoder:
     def cut(self, text: str) -> Iterator[tuple[str, str]]:
         """Yield the template's text as (text, mark after it); the last has no mark."""
         place = 0
-        for found in self._mark.finditer(text):
-            yield text[place : found.start()], found[0]
-            place = found.end()
+        for match in self._mark.finditer(text):
+            yield text[place : match.start()], match[0]
+            place = match.end()
         yield text[place:], ""
 
     def piece(self, text: str, *, is_first: bool, should_cache: bool) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ def parts(think: str | None) -> dict[str, str]:
     if think is None:
         return {}
     read = (_parts(think, tags) for tags in FORMS.values() if tags)
-    return next((found for found in read if found is not None), {})
+    return next((by_tag for by_tag in read if by_tag is not None), {})
 
 
 def write_reasoning(form: str, reasoning: str, before: "Scene | None", after: "Scene | None") -> str:
@@ -105,8 +105,8 @@ class _FormedPrompt:
         """Return the wrapped prompt's introduction."""
         return self._prompt.introduction(rules, grammar, agent)
 
-    def turn_message(self, observation: str, *, agent: AgentConfig, **told: Any) -> str:
+    def turn_message(self, observation: str, *, agent: AgentConfig, **variables: Any) -> str:
         """Return the wrapped prompt's message, followed by the form."""
         tags = "".join(f"<{name}>{_MEANINGS[name]}</{name}>" for name in FORMS[agent.form])
-        message = self._prompt.turn_message(observation, agent=agent, **told)
+        message = self._prompt.turn_message(observation, agent=agent, **variables)
         return f"{message}\nInside <think> always write: {tags} with nothing outside these tags.\n{_HOW_TO_SAY}"

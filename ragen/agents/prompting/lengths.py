@@ -59,18 +59,18 @@ def prompt_lengths(
     Raises:
         Exception: Whatever the environment raises.
     """
-    first, later, told = [], [0], ""
+    first, later, description = [], [0], ""
     for seed in range(num_states):
         world = make(settings)
         observation, _ = world.reset(seed=seed)
         context = contexts.start(world)
         left = contexts.agent.max_actions
         image = None if world.plays else contexts.look(world)  # a program's images are its own
-        told = told or contexts.describe(image)
+        description = description or contexts.describe(image)
         opening = context.observe(observation, actions_left=left, reward=None, had_invalid_action=False, image=image)
         first.append(len(opening.prompt_ids))
         if contexts.agent.max_turns > 1:
             context.respond(contexts.stop_token_ids[:1])
             context.observe(observation, actions_left=left, reward=-0.1, had_invalid_action=True, image=image)
             later.append(max(0, len(context.token_ids) - first[-1] - 1))
-    return PromptLengths(min(first), max(first), max(later), num_states, told)
+    return PromptLengths(min(first), max(first), max(later), num_states, description)

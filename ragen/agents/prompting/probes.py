@@ -161,9 +161,9 @@ def _read(
         for turn in range(1, _NUM_TURNS):
             pieces += [piece.text for piece in shown.pieces(_reply(turn - 1))]
             pieces.append(continuation + probed.users[turn])
-            told = "".join(pieces) + generation
-            _expect_start(tokenizer, told, probed.turns[turn])
-            _expect_start(tokenizer, probed.turns[turn], told)
+            text = "".join(pieces) + generation
+            _expect_start(tokenizer, text, probed.turns[turn])
+            _expect_start(tokenizer, probed.turns[turn], text)
     return TemplateTexts(
         opening=opening,
         generation=generation,
@@ -264,14 +264,14 @@ def _inserted(without: str, probed: str, user: str) -> str:
     return opening[len(before) : len(opening) - len(after)].strip()
 
 
-def _expect_start(tokenizer: PreTrainedTokenizerBase, expected: str, found: str) -> None:
-    if found.startswith(expected):
+def _expect_start(tokenizer: PreTrainedTokenizerBase, expected: str, text: str) -> None:
+    if text.startswith(expected):
         return
-    pairs = enumerate(zip(expected, found, strict=False))
-    differs_at = next((i for i, (left, right) in pairs if left != right), len(found))
+    pairs = enumerate(zip(expected, text, strict=False))
+    differs_at = next((i for i, (left, right) in pairs if left != right), len(text))
     around = slice(max(0, differs_at - 30), differs_at + 50)
     raise TemplateError(
         f"the chat template of '{tokenizer_name(tokenizer)}' is not append-only: with a turn more, the text of a "
-        f"conversation changes at character {differs_at}. Expected {expected[around]!r}, found {found[around]!r}. Give "
+        f"conversation changes at character {differs_at}. Expected {expected[around]!r}, found {text[around]!r}. Give "
         "the tokenizer a template that leaves earlier messages as they were (agent.chat_template)"
     )

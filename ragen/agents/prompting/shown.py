@@ -139,13 +139,13 @@ def find_shown(bodies: Sequence[str], has_field: bool) -> ShownResponses | None:
     if not has_field and all(shown[text] == header + text for text in sent_whole):
         return ShownResponses(header)
     layouts = {kind: _layout(shown[text], *kind) for kind, text in _KINDS.items()}
-    found = {kind: layout for kind, layout in layouts.items() if layout is not None}
-    if len(found) < len(layouts):
+    complete = {kind: layout for kind, layout in layouts.items() if layout is not None}
+    if len(complete) < len(layouts):
         return None
-    common = _common_start([layout[0] for layout in found.values()]).partition("<think>")[0]
-    drops = found["some", True][1] is None
+    common = _common_start([layout[0] for layout in complete.values()]).partition("<think>")[0]
+    drops = complete["some", True][1] is None
     for strips in product(_STRIPS, repeat=3):
-        form = ShownResponses(common, False, drops, has_field, found, strips)
+        form = ShownResponses(common, False, drops, has_field, complete, strips)
         if all(form.text(text) == body for text, body in shown.items()):
             return form
     return None

@@ -212,8 +212,8 @@ def _check_ids(tokenizer: PreTrainedTokenizerBase, encoder: ChatEncoder, texts: 
     pairs = enumerate(zip(whole, by_pieces, strict=False))
     place = next((n for n, (left, right) in pairs if left != right), min(len(whole), len(by_pieces)))
     around = slice(max(0, place - 3), place + 5)
-    expected, found = (tokenizer.convert_ids_to_tokens(ids[around]) for ids in (whole, by_pieces))
+    expected, actual = (tokenizer.convert_ids_to_tokens(ids[around]) for ids in (whole, by_pieces))
     raise TemplateError(
         f"the tokenizer of '{tokenizer_name(tokenizer)}' encodes a conversation otherwise than piece by piece between "
-        f"its special tokens: expected {expected}, found {found}. Take another model, or set agent.chat_template"
+        f"its special tokens: expected {expected}, found {actual}. Take another model, or set agent.chat_template"
     )

@@ -35,7 +35,7 @@ class TemplatePrompt:
             "introduction",
             agent,
             rules=rules.strip(),
-            actions=grammar.told(),
+            actions=grammar.describe(),
             has_tools=isinstance(grammar, ToolCalls),
             separator=grammar.separator,
         )
@@ -48,7 +48,7 @@ class TemplatePrompt:
         reward: float | None,
         agent: AgentConfig,
         grammar: Grammar,
-        **told: Any,
+        **variables: Any,
     ) -> str:
         """Render the block `turn`, with the variables `observation`, `turn` (from 1), `actions_left`, `reward` (none if
         it is not to be shown), `had_invalid_action`, `max_response_tokens`, `tag`, `example` and `separator` (of the
@@ -63,7 +63,7 @@ class TemplatePrompt:
             observation=observation,
             turn=turn + 1,
             reward=None if reward is None else reward + 0.0,
-            **told,
+            **variables,
             tag=grammar.tag,
             example=grammar.example,
             separator=grammar.separator,
@@ -71,14 +71,14 @@ class TemplatePrompt:
 
     def _render(self, block: str, agent: AgentConfig, **known: Any) -> str:
         template, names = _compile(self.template(agent))
-        told = f"available: {', '.join(known)}, agent"
+        available = f"available: {', '.join(known)}, agent"
         if strange := sorted(names[block] - known.keys() - {"agent"}):
-            raise ConfigError(f"agent.prompt_template, block {block}: '{strange[0]}' is undefined; {told}")
+            raise ConfigError(f"agent.prompt_template, block {block}: '{strange[0]}' is undefined; {available}")
         try:
             context = template.new_context({**known, "agent": agent.model_dump()})
             return "".join(template.blocks[block](context)).strip("\n")
         except (TemplateError, TypeError, ValueError) as error:
-            raise ConfigError(f"agent.prompt_template, block {block}: {error}; {told}") from error
+            raise ConfigError(f"agent.prompt_template, block {block}: {error}; {available}") from error
 
 
 @lru_cache(maxsize=8)

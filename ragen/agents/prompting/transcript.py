@@ -131,14 +131,16 @@ class Transcriber:
             The messages of each turn; responses that a prompt repeats are `assistant` and not new, and include the tag
             that the prompt puts before them. None if a prompt does not match the template.
         """
-        found: list[list[Content]] = []
+        by_turn: list[list[Content]] = []
         for turn, row in enumerate(turns):
             ids = list(row["prompt_ids"])
             if not ids:
-                found.append([])
+                by_turn.append([])
                 continue
             starts = bool(row["is_context_start"])
-            responses = [list(seen["response_ids"]) for seen in turns[max(0, turn + 1 - self._window_turns) : turn]]
+            responses = [
+                list(earlier["response_ids"]) for earlier in turns[max(0, turn + 1 - self._window_turns) : turn]
+            ]
             parts = self._parts(ids, responses) if starts else [("user", ids)]
             if self._pieces is None or parts is None:
                 return None
@@ -157,8 +159,8 @@ class Transcriber:
                     if text is None:
                         return None
                     contents.append(("user", text, True))
-            found.append(contents)
-        return found
+            by_turn.append(contents)
+        return by_turn
 
     def _user_text(self, ids: list[int], before: list[int], *, is_last: bool) -> str | None:
         """Return the text between the template's pieces; None if the pieces are missing."""
@@ -180,8 +182,8 @@ class Transcriber:
 
     def _parts(self, ids: list[int], responses: list[list[int]]) -> list[tuple[Role, list[int]]] | None:
         """Split the prompt of a context start at the responses that it repeats; None if it does not match."""
-        found = (self._parts_with(earlier, ids, responses) for earlier in self._earlier)
-        return next((parts for parts in found if parts is not None), None)
+        splits = (self._parts_with(earlier, ids, responses) for earlier in self._earlier)
+        return next((parts for parts in splits if parts is not None), None)
 
     def _parts_with(
         self, earlier: EarlierResponses, ids: list[int], responses: list[list[int]]

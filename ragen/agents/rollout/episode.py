@@ -147,19 +147,19 @@ class LiveEpisode:
             An episode of origin 'search'; it is over, with a row of status 'env_error', if the environment cannot be
             copied.
         """
-        twin = copy.copy(self)
-        twin.episode = self.episode.branch(purpose, self.turn, number)
-        twin.rows = list(self.rows)
-        twin._context = self._context.copy()
-        twin._origin = "search"
+        branch = copy.copy(self)
+        branch.episode = self.episode.branch(purpose, self.turn, number)
+        branch.rows = list(self.rows)
+        branch._context = self._context.copy()
+        branch._origin = "search"
         try:
             with self._guarded():
-                twin._environment = self._environment.clone(twin.episode.dynamics_seed)
+                branch._environment = self._environment.clone(branch.episode.dynamics_seed)
         except CallLimitError:
             raise
         except FOREIGN as error:  # as in reset: third-party code
-            twin.end_without_response("env_error", _facts(error))
-        return twin
+            branch.end_without_response("env_error", _facts(error))
+        return branch
 
     def prompt(self) -> list[int]:
         """Build the current turn's prompt.
@@ -184,12 +184,12 @@ class LiveEpisode:
 
     def messages(self) -> list[dict[str, str]]:
         """Return the current turn's prompt as messages: user messages and the agent's responses in between."""
-        said = self._context.user_texts
-        answers = [row["response"] for row in self.rows[len(self.rows) + 1 - len(said) :]]
+        user_texts = self._context.user_texts
+        answers = [row["response"] for row in self.rows[len(self.rows) + 1 - len(user_texts) :]]
         system = self._agent.system_prompt
         messages = [{"role": "system", "content": system}] if system else []
-        messages.append({"role": "user", "content": said[0]})
-        for answer, text in zip(answers, said[1:], strict=True):
+        messages.append({"role": "user", "content": user_texts[0]})
+        for answer, text in zip(answers, user_texts[1:], strict=True):
             messages += [{"role": "assistant", "content": self._opening + answer}, {"role": "user", "content": text}]
         return messages
 
@@ -269,8 +269,8 @@ class LiveEpisode:
     def _execute(self, actions: tuple[str, ...], reply: _Reply) -> None:
         for action in actions:
             observation, reward, terminated, _, info = self._environment.step(action)
-            seen, paid, is_effective = _as_text(observation), _as_reward(reward), bool(info["effective"])
-            reply.observation, reply.terminated = seen, bool(terminated)
+            text, paid, is_effective = _as_text(observation), _as_reward(reward), bool(info["effective"])
+            reply.observation, reply.terminated = text, bool(terminated)
             reply.action_effective.append(is_effective)
             reply.action_rewards.append(paid)
             reply.executed_actions.append(action)

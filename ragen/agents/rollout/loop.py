@@ -91,8 +91,8 @@ def play(
             for episode in [*asking, *waiting.values()]:
                 episode.end_late()
             break
-        asked, requests = _ask(asking, sampling, max_context_tokens)
-        waiting |= {episode.episode.trajectory_id: episode for episode in asked}
+        active, requests = _ask(asking, sampling, max_context_tokens)
+        waiting |= {episode.episode.trajectory_id: episode for episode in active}
         if requests:
             stream.submit(requests)
         if not waiting:
@@ -108,22 +108,22 @@ def play(
 def share_initial_digests(episodes: Sequence[LiveEpisode]) -> None:
     """Give rows of members whose reset failed the digest of their group's initial state."""
     # A member whose reset failed never observed its initial state, but all members of a group share one.
-    seen = {episode.episode.group_id: episode.initial_digest for episode in episodes if not episode.is_over}
+    digests = {episode.episode.group_id: episode.initial_digest for episode in episodes if not episode.is_over}
     for episode in episodes:
         for row in episode.rows:
-            row["initial_state_digest"] = seen.get(episode.episode.group_id, episode.initial_digest)
+            row["initial_state_digest"] = digests.get(episode.episode.group_id, episode.initial_digest)
 
 
 def _ask(
     live: list[LiveEpisode], sampling: SamplingConfig, max_context_tokens: int
 ) -> tuple[list[LiveEpisode], list[Request]]:
-    asked, requests = [], []
+    active, requests = [], []
     for episode in live:
         prompt_ids = prompt_with_room(episode, sampling, max_context_tokens)
         if prompt_ids is not None:
-            asked.append(episode)
+            active.append(episode)
             requests.append(request_of(episode, episode.episode.trajectory_id, prompt_ids, sampling))
-    return asked, requests
+    return active, requests
 
 
 def prompt_with_room(episode: LiveEpisode, sampling: SamplingConfig, max_context_tokens: int) -> list[int] | None:

@@ -170,13 +170,13 @@ def _check_environment(turns: pa.Table, environment: str) -> None:
     acted = rows.filter((pl.col("executed_actions").list.len() > 0) | (pl.col("status") == "env_error"))
     num_acted = acted["trajectory_id"].n_unique()
     (most, num_most), num_failed = errors.most_common(1)[0], failed.height
-    found = (
+    summary = (
         f"environment '{environment}' failed in {num_failed} of {num_acted} trajectories that acted, most often "
         f"({num_most} times) with {most}"
     )
     if num_failed > max(1, MAX_ERROR_SHARE * num_acted):
-        raise EnvironmentFault(f"{found}. Nothing is stored of this rollout: mend the environment and start again")
-    _log.warning("%s; these trajectories are not trained on (rollout/env_error_share)", found)
+        raise EnvironmentFault(f"{summary}. Nothing is stored of this rollout: mend the environment and start again")
+    _log.warning("%s; these trajectories are not trained on (rollout/env_error_share)", summary)
 
 
 def remarks_of(turns: pa.Table, environment: str) -> list[str]:

@@ -31,8 +31,11 @@ def take_siblings(turns: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Split into `turns`, with their images if there are some, and dataset `siblings`, in the order of the turns."""
     lists = turns[_NAME].combine_chunks()
     rows = np.repeat(np.arange(turns.num_rows), pc.list_value_length(lists).to_numpy(zero_copy_only=False))
-    own = turns.select(_OF_THE_TURN).take(pa.array(rows, pa.int64()))
+    turn_columns = turns.select(_OF_THE_TURN).take(pa.array(rows, pa.int64()))
     structs = pa.Table.from_struct_array(lists.flatten())
-    columns = {**{name: own[name] for name in _OF_THE_TURN}, **{name: structs[name] for name in structs.column_names}}
+    columns = {
+        **{name: turn_columns[name] for name in _OF_THE_TURN},
+        **{name: structs[name] for name in structs.column_names},
+    }
     siblings = pa.Table.from_arrays([columns[name] for name in SIBLINGS.schema.names], schema=SIBLINGS.schema)
     return turns.drop_columns([_NAME]), siblings

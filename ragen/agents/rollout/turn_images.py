@@ -42,9 +42,9 @@ def take_images(turns: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
     places: list[dict[str, Any]] = []
     images: dict[str, dict[str, Any]] = {}
     for row in turns.select([*_OF_THE_TURN, _NAME]).to_pylist():
-        own = {name: row[name] for name in _OF_THE_TURN}
+        turn = {name: row[name] for name in _OF_THE_TURN}
         for sent in row[_NAME]:
-            places.append(own | {name: sent[name] for name in ("position", "num_tokens", "image")})
+            places.append(turn | {name: sent[name] for name in ("position", "num_tokens", "image")})
             known = images.setdefault(sent["image"], {"digest": sent["image"], **sent})
             known["png"] = known["png"] or sent["png"]
     plain = turns.drop_columns([_NAME]).cast(TURNS.schema)

@@ -32,8 +32,8 @@ def embed(token_ids: Tensor, text: Callable[[Tensor], Tensor], features_FD: Tens
     """
     is_image = token_ids >= FIRST_IMAGE_ID
     embedded = text(token_ids.masked_fill(is_image, 0))
-    own = features_FD[token_ids[is_image] - FIRST_IMAGE_ID, : embedded.shape[-1]]
-    return embedded.index_put((is_image,), own.to(embedded.dtype))
+    image_embeddings = features_FD[token_ids[is_image] - FIRST_IMAGE_ID, : embedded.shape[-1]]
+    return embedded.index_put((is_image,), image_embeddings.to(embedded.dtype))
 
 
 def grids_of(backbone: nn.Module, images: Sequence[Image]) -> list[Grid] | None:

@@ -82,8 +82,12 @@ def image_of(environment: Environment[Any]) -> Image:
 
     pixels = environment.render_rgb()
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
-        found = f"{pixels.dtype} {list(pixels.shape)}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
-        raise EnvironmentFault(f"render_rgb of '{environment.settings.type}' gave {found}; expected uint8 [h, w, 3]")
+        description = (
+            f"{pixels.dtype} {list(pixels.shape)}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        )
+        raise EnvironmentFault(
+            f"render_rgb of '{environment.settings.type}' gave {description}; expected uint8 [h, w, 3]"
+        )
     if not 0 < pixels.size <= 3 * MAX_PIXELS:
         raise EnvironmentFault(
             f"render_rgb of '{environment.settings.type}' gave {pixels.shape[0]} x {pixels.shape[1]} pixels; expected "

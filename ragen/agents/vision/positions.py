@@ -35,7 +35,7 @@ def grid_positions(
     """
     length = token_ids_ST.shape[1]
     plain_ST = torch.arange(length, device=token_ids_ST.device).expand(token_ids_ST.shape)
-    found = (plain_ST if position_ST is None else position_ST).expand(3, -1, -1).clone()
+    positions_3ST = (plain_ST if position_ST is None else position_ST).expand(3, -1, -1).clone()
     first = FIRST_IMAGE_ID
     for rows, columns in grids:
         number = rows * columns
@@ -44,7 +44,7 @@ def grid_positions(
         for row, start in torch.nonzero(token_ids_ST == first).tolist():
             after = start + number
             end = length if end_ST is None else int(end_ST[row, after - 1])
-            found[:, row, start:after] += moved
-            found[:, row, after:end] -= number - max(rows, columns)
+            positions_3ST[:, row, start:after] += moved
+            positions_3ST[:, row, after:end] -= number - max(rows, columns)
         first += number
-    return found
+    return positions_3ST

@@ -42,7 +42,7 @@ def demonstrate(environment: Countdown, skill: float, rng: random.Random) -> Dem
     expression: Expression = numbers[0]
     while attempt := _attempt(numbers, target, largest, skill, rng, tries.keys()):
         expression, made = attempt, value(attempt)
-        sums = ", ".join(map(_said, operations(expression)))
+        sums = ", ".join(map(_equation, operations(expression)))
         tries[made] = f"{sums} vs {target} {'yes' if made == target else 'no'}"
         if made == target or len(tries) == _MAX_OPERATIONS // (len(numbers) - 1) or rng.random() < _GIVES_UP:
             break
@@ -74,5 +74,5 @@ def _is_plain(expression: Expression, largest: int) -> bool:
     return all(number is not None and number.denominator == 1 and 0 <= number <= largest for number in made)
 
 
-def _said(operation: Operation) -> str:
+def _equation(operation: Operation) -> str:
     return f"{value(operation.left)} {operation.operator} {value(operation.right)} = {value(operation)}"

@@ -25,7 +25,7 @@ def solve(numbers: tuple[int, ...], target: int) -> Expression | None:
     for left, right in sorted(_splits(full), key=_larger_part):  # even splits first: they need the fewest values
         values, others = _values(left, known), _values(right, known)
         for number, expression in values.items():
-            for operator, other, is_swapped in _asked(number, wanted):
+            for operator, other, is_swapped in _steps_to(number, wanted):
                 if other in others:
                     pair = (others[other], expression) if is_swapped else (expression, others[other])
                     return Operation(operator, *pair)
@@ -35,23 +35,23 @@ def solve(numbers: tuple[int, ...], target: int) -> Expression | None:
 def _values(subset: int, known: dict[int, _Values]) -> _Values:
     if subset in known:
         return known[subset]
-    found: _Values = {}
+    operations: _Values = {}
     for left, right in _splits(subset):
         for a, first in _values(left, known).items():
             for b, second in _values(right, known).items():
-                found.setdefault(a + b, Operation("+", first, second))
-                found.setdefault(a * b, Operation("*", first, second))
-                found.setdefault(a - b, Operation("-", first, second))
-                found.setdefault(b - a, Operation("-", second, first))
+                operations.setdefault(a + b, Operation("+", first, second))
+                operations.setdefault(a * b, Operation("*", first, second))
+                operations.setdefault(a - b, Operation("-", first, second))
+                operations.setdefault(b - a, Operation("-", second, first))
                 if b:
-                    found.setdefault(a / b, Operation("/", first, second))
+                    operations.setdefault(a / b, Operation("/", first, second))
                 if a:
-                    found.setdefault(b / a, Operation("/", second, first))
-    known[subset] = found
-    return found
+                    operations.setdefault(b / a, Operation("/", second, first))
+    known[subset] = operations
+    return operations
 
 
-def _asked(number: Fraction, wanted: Fraction) -> Iterator[tuple[str, Fraction, bool]]:
+def _steps_to(number: Fraction, wanted: Fraction) -> Iterator[tuple[str, Fraction, bool]]:
     """Yield (operator, other operand, whether the other operand is the left one) that give the wanted value."""
     yield "+", wanted - number, False
     yield "-", number - wanted, False

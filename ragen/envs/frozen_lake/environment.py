@@ -52,7 +52,7 @@ class FrozenLake(Environment[FrozenLakeSettings]):
     settings_type = FrozenLakeSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.frozen_lake.demonstrations:demonstrate"
     words = tuple(f"{''.join(cells)}{end}" for cells in product("_O", repeat=4) for end in ("\n", ""))
-    drawn_as: ClassVar[Mapping[str, Any]] = {"observation": "grid"}
+    report_settings: ClassVar[Mapping[str, Any]] = {"observation": "grid"}
 
     def __init__(self, settings: FrozenLakeSettings) -> None:
         super().__init__(settings)

@@ -20,13 +20,13 @@ def scene(observation: str, actions: Sequence[str], info: Mapping[str, Any]) -> 
         actions: Actions taken from there. As the ice may be slippery, their outcome is read from `info`.
         info: Info of the last action; its `cell` is the player's row and column. Without it, the scene is None.
     """
-    seen = _read_lake(observation)
-    if seen is None or not actions:
-        return seen
+    lake = _read_lake(observation)
+    if lake is None or not actions:
+        return lake
     if "cell" not in info:
         return None
     row, column = info["cell"]
-    return Scene((row, column), seen.things)
+    return Scene((row, column), lake.things)
 
 
 @lru_cache(65_536)

@@ -32,9 +32,11 @@ def lessons(settings: MixtureSettings) -> tuple[EnvironmentSettings, ...]:
     """Return the settings to demonstrate in turn: the parts' own lessons, dealt by the shares of the parts."""
     taught = {tag: _lessons(part) for tag, part in settings.tagged().items()}
     total = sum(part.share for part in settings.parts.values())
-    number = max(_CYCLE, *(ceil(len(own) * total / settings.parts[tag].share) for tag, own in taught.items()))
-    turns = {tag: cycle(own) for tag, own in taught.items()}
-    return tuple(next(turns[tag]) for tag in settings.dealt(number))
+    number = max(
+        _CYCLE, *(ceil(len(part_lessons) * total / settings.parts[tag].share) for tag, part_lessons in taught.items())
+    )
+    turns = {tag: cycle(part_lessons) for tag, part_lessons in taught.items()}
+    return tuple(next(turns[tag]) for tag in settings.assign_parts(number))
 
 
 def _lessons(part: EnvironmentSettings) -> tuple[EnvironmentSettings, ...]:

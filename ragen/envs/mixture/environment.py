@@ -4,7 +4,7 @@
 
 A part behaves as it would on its own: the same seed gives the same state with the same digest, so that panels of the
 part alone can be checked against training states. `reset` takes any seed; rollouts and panels deal their groups to the
-parts exactly (`EnvironmentSettings.dealt`) and draw seeds for the part that is due.
+parts exactly (`EnvironmentSettings.assign_parts`) and draw seeds for the part that is due.
 """
 
 import random
@@ -86,7 +86,7 @@ class MixtureSettings(EnvironmentSettings):
         """Return the tag that this seed draws, with probabilities proportional to the shares."""
         return draw(self._weights, seed)
 
-    def dealt(self, number: int) -> list[str]:
+    def assign_parts(self, number: int) -> list[str]:
         """See `shares.deal`."""
         return deal(self._weights, number)
 
@@ -133,10 +133,10 @@ class Mixture(Environment[MixtureSettings]):
 
     def clone(self, dynamics_seed: int) -> Self:
         """See `Environment.clone`."""
-        twin = type(self)(self.settings)
-        twin._part = self.part.clone(dynamics_seed)
-        twin.action_cost = self.action_cost  # type: ignore[misc]
-        return twin
+        clone = type(self)(self.settings)
+        clone._part = self.part.clone(dynamics_seed)
+        clone.action_cost = self.action_cost  # type: ignore[misc]
+        return clone
 
     @property
     def actions(self) -> tuple[str, ...]:

@@ -46,13 +46,13 @@ def _combined(*terms: tuple[int, Vector]) -> Vector:
 
 def _stickers() -> list[tuple[Vector, Vector]]:
     """Return corner and normal of each sticker, in order."""
-    found = []
+    stickers = []
     for face in FACES:
         normal, down = _NORMALS[face], _DOWNWARD[face]
         rightward = _cross(normal, down)  # right, up and outward form a right-handed system
         for row, column in product((-1, 1), repeat=2):
-            found.append((_combined((1, normal), (row, down), (column, rightward)), normal))
-    return found
+            stickers.append((_combined((1, normal), (row, down), (column, rightward)), normal))
+    return stickers
 
 
 def _turned(vector: Vector, axis: Vector) -> Vector:
@@ -77,13 +77,13 @@ def _inverse(permutation: Permutation) -> Permutation:
 def _rotations() -> tuple[Permutation, ...]:
     """Return the 24 orientations of a cube; the first is the identity."""
     generators = [_permutation(_NORMALS[face], is_whole=True) for face in "UR"]
-    found = [tuple(range(len(SOLVED)))]
-    for held in found:
+    orientations = [tuple(range(len(SOLVED)))]
+    for held in orientations:
         for generator in generators:
             rotated = tuple(held[place] for place in generator)
-            if rotated not in found:
-                found.append(rotated)
-    return tuple(found)
+            if rotated not in orientations:
+                orientations.append(rotated)
+    return tuple(orientations)
 
 
 _CLOCKWISE = {face: _permutation(_NORMALS[face], is_whole=False) for face in FACES}

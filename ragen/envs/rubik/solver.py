@@ -36,13 +36,13 @@ def upright(cube: str) -> str:
 def distance(cube: str) -> int | None:
     """Return the minimum number of quarter turns that solve the cube; None if more than six."""
     near = layers(_HALF)
-    layer, seen = {upright(cube)}, set[str]()
+    layer, visited = {upright(cube)}, set[str]()
     for num_turns in range(MAX_DISTANCE - _HALF + 1):
-        found = [near[each] for each in layer if each in near]
-        if found:
-            return num_turns + min(found)
-        seen |= layer
-        layer = {turned(each, turn) for each in layer for turn in _TURNS} - seen
+        distances = [near[each] for each in layer if each in near]
+        if distances:
+            return num_turns + min(distances)
+        visited |= layer
+        layer = {turned(each, turn) for each in layer for turn in _TURNS} - visited
     return None
 
 

@@ -32,7 +32,7 @@ class Fact(NamedTuple):
 def read_facts(text: str) -> list[Fact]:
     """Return every fact that a text states, ordered by kind."""
     return [
-        Fact(found["name"], found["value"], found[0]) for sentence in _SENTENCES for found in sentence.finditer(text)
+        Fact(match["name"], match["value"], match[0]) for sentence in _SENTENCES for match in sentence.finditer(text)
     ]
 
 
@@ -50,7 +50,7 @@ def demonstrate(environment: SearchQA, skill: float, rng: random.Random) -> Demo
     question = environment.question
     if not question.way:
         return _with_a_users_documents(environment, skill, rng)
-    is_right, text = rng.random() < skill, environment.found[0].text if environment.found else ""
+    is_right, text = rng.random() < skill, environment.results[0].text if environment.results else ""
     facts = read_facts(text)
     if facts and not is_right:
         fact = rng.choice(facts)
@@ -69,7 +69,7 @@ def _with_a_users_documents(environment: SearchQA, skill: float, rng: random.Ran
     """Search for the question's text; then answer correctly with probability `skill`, otherwise with a found title."""
     if not environment.searched:
         return Demonstration("find it", (environment.write("search", environment.question.text),))
-    titles = [document.title for document in environment.found]
+    titles = [document.title for document in environment.results]
     is_right = rng.random() < skill or not titles
     answer = environment.question.answers[0] if is_right else rng.choice(titles)
     return Demonstration("answer", (environment.write("finish", answer),))

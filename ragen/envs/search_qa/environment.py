@@ -91,8 +91,10 @@ class SearchQASettings(EnvironmentSettings):
     @model_validator(mode="after")
     def _both_files_or_none(self) -> "SearchQASettings":
         if bool(self.documents) != bool(self.questions):
-            found, missing = ("documents", "questions") if self.documents else ("questions", "documents")
-            raise ValueError(f"{found} names a file and {missing} does not: name both, or neither for a made-up world")
+            present, missing = ("documents", "questions") if self.documents else ("questions", "documents")
+            raise ValueError(
+                f"{present} names a file and {missing} does not: name both, or neither for a made-up world"
+            )
         return self
 
 
@@ -106,7 +108,7 @@ class SearchQA(Environment[SearchQASettings]):
         super().__init__(settings)
         self._question: Question | None = None
         self._searched: tuple[str, ...] = ()
-        self._found: tuple[Document, ...] = ()
+        self._retrieved: tuple[Document, ...] = ()
         self._answer: str | None = None
 
     @property
@@ -135,14 +137,14 @@ class SearchQA(Environment[SearchQASettings]):
         return self._searched
 
     @property
-    def found(self) -> tuple[Document, ...]:
+    def results(self) -> tuple[Document, ...]:
         """Results of the last search, best first."""
-        return self._found
+        return self._retrieved
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Draw a question from the library."""
         self._question = python_random(seed, "search qa").choice(self.library.questions)
-        self._searched, self._found, self._answer = (), (), None
+        self._searched, self._retrieved, self._answer = (), (), None
         return self.render(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
@@ -151,7 +153,7 @@ class SearchQA(Environment[SearchQASettings]):
         if self.is_over:
             raise EnvironmentFault("search_qa: the episode has ended; call reset")
         if self.grammar.read(action) != action:
-            raise EnvironmentFault(f"search_qa: {action!r} is not an action; {self.grammar.told()}")
+            raise EnvironmentFault(f"search_qa: {action!r} is not an action; {self.grammar.describe()}")
         kind, text = self._read(action)
         reward = 0.0
         if kind == "finish":
@@ -159,7 +161,7 @@ class SearchQA(Environment[SearchQASettings]):
             reward = score(text, question.answers, self.settings.min_f1)
         else:
             self._searched = (*self._searched, text)
-            self._found = tuple(self.library.search(text, self.settings.top_k))
+            self._retrieved = tuple(self.library.search(text, self.settings.top_k))
         info = {"effective": True, "is_success": self.is_success, "searches": len(self._searched)}
         return self.render(), reward, self.is_over, False, info
 
@@ -233,7 +235,7 @@ class SearchQA(Environment[SearchQASettings]):
 
     def _results(self) -> str:
         limit = self.settings.max_document_chars
-        shown = [f"{document.title}: {document.text[:limit]}" for document in self._found]
+        shown = [f"{document.title}: {document.text[:limit]}" for document in self._retrieved]
         return "\n".join(shown)[: self.settings.max_result_chars]
 
 

@@ -40,11 +40,11 @@ def stored(documents: str, documents_digest: str, questions: str, questions_dige
         EnvironmentFault: See `read_rows`.
         MissingPackageError: If bm25s is not installed.
     """
-    found = read_rows(documents, documents_digest, _fault_of_document)
-    asked = read_rows(questions, questions_digest, _fault_of_question)
+    document_rows = read_rows(documents, documents_digest, _fault_of_document)
+    question_rows = read_rows(questions, questions_digest, _fault_of_question)
     return _library(
-        tuple(Document(" ".join(row["title"].split()), row["text"].strip()) for row in found),
-        tuple(Question(row["question"].strip(), tuple(row["answers"])) for row in asked),
+        tuple(Document(" ".join(row["title"].split()), row["text"].strip()) for row in document_rows),
+        tuple(Question(row["question"].strip(), tuple(row["answers"])) for row in question_rows),
     )
 
 

@@ -37,8 +37,8 @@ def score(answer: str, golds: tuple[str, ...], least: float) -> float:
     return shared if shared >= least else 0.0
 
 
-def _f1(said: list[str], gold: list[str]) -> float:
-    if not said or not gold:
-        return float(said == gold)
-    shared = sum((Counter(said) & Counter(gold)).values())
-    return 2 * shared / (len(said) + len(gold))
+def _f1(answer: list[str], gold: list[str]) -> float:
+    if not answer or not gold:
+        return float(answer == gold)
+    shared = sum((Counter(answer) & Counter(gold)).values())
+    return 2 * shared / (len(answer) + len(gold))

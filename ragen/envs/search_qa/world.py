@@ -100,18 +100,18 @@ def make_world(num_people: int, hops: tuple[int, ...], seed: int) -> tuple[tuple
             "birthplace": rng.choice(PLACES),
             "teacher": rng.choice([other for other in people if other != person]),
         }
-    documents = tuple(Document(name, " ".join(_sentences(name, said))) for name, said in facts.items())
+    documents = tuple(Document(name, " ".join(_sentences(name, values))) for name, values in facts.items())
     return documents, tuple(_questions(facts, hops))
 
 
-def _sentences(name: str, said: dict[str, str]) -> Iterator[str]:
-    for kind, value in said.items():
+def _sentences(name: str, values: dict[str, str]) -> Iterator[str]:
+    for kind, value in values.items():
         yield _relation(kind).sentence.format(name=name, value=value)
 
 
 def _questions(facts: dict[str, dict[str, str]], hops: tuple[int, ...]) -> Iterator[Question]:
-    for name, said in facts.items():
-        for kind, value in said.items():
+    for name, values in facts.items():
+        for kind, value in values.items():
             relation = _relation(kind)
             fact = relation.sentence.format(name=name, value=value)
             if 1 in hops:
@@ -119,9 +119,9 @@ def _questions(facts: dict[str, dict[str, str]], hops: tuple[int, ...]) -> Itera
             for next_kind, further in _OF_VALUES.get(kind, {}).items() if 2 in hops else ():
                 answer = facts[value][next_kind]
                 if answer != name:
-                    asked = further.question.format(name=relation.phrase.format(name=name))
+                    question = further.question.format(name=relation.phrase.format(name=name))
                     second = further.sentence.format(name=value, value=answer)
-                    yield Question(asked, (answer,), (name, value), (fact, second))
+                    yield Question(question, (answer,), (name, value), (fact, second))
 
 
 def _relation(kind: str) -> Relation:

@@ -105,7 +105,7 @@ class Sokoban(Environment[SokobanSettings]):
     words = tuple(
         text for cells in product("#_", repeat=4) for text in (f"#{''.join(cells)}#\n", f"#{''.join(cells)}#")
     )
-    drawn_as: ClassVar[Mapping[str, Any]] = {"observation": "grid", "vocabulary": "default"}
+    report_settings: ClassVar[Mapping[str, Any]] = {"observation": "grid", "vocabulary": "default"}
 
     def __init__(self, settings: SokobanSettings) -> None:
         super().__init__(settings)

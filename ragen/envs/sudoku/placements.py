@@ -56,7 +56,7 @@ class Placements(Grammar):
                 return placement if all(1 <= number <= self.size for number in placement) else None
         return None
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return both forms and an example."""
         return (
             "An action has the form: place <digit> at row <r> col <c>, or <r>,<c>,<digit>\n"

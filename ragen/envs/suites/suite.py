@@ -100,7 +100,7 @@ class Suite(Environment[S]):
         if self.now.is_over:
             raise EnvironmentFault(f"{self._place}: the episode has ended; call reset")
         if self.grammar.read(action) != action:
-            raise EnvironmentFault(f"{self._place}: {action!r} is not an action. {self.grammar.told()}")
+            raise EnvironmentFault(f"{self._place}: {action!r} is not an action. {self.grammar.describe()}")
         before = self.state_digest()
         self._now = now = self.take(action)
         self._said += [action, now.observation]

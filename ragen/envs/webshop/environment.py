@@ -177,7 +177,7 @@ class WebShop(Environment[WebShopSettings]):
         if before.page == "done":
             raise EnvironmentFault("webshop: the episode has ended with the purchase; call reset")
         if GRAMMAR.read(action) != action:
-            raise EnvironmentFault(f"webshop: {action[:80]!r} is not an action. {GRAMMAR.told()}")
+            raise EnvironmentFault(f"webshop: {action[:80]!r} is not an action. {GRAMMAR.describe()}")
         kind, _, said = action[:-1].partition("[")
         said = said.strip()
         if kind == "click":

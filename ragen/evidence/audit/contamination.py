@@ -112,8 +112,8 @@ def _summary(rows: list[dict[str, Any]], apart: list[dict[str, Any]], mixed: lis
     all_there_is = f" A panel of {', '.join(covered)} covers every state there is to train on." if covered else ""
     if not apart:
         known = "known " if untold else ""
-        found = f"None of {_number(rows)} evaluations starts from a {known}state of training." if not covered else ""
-        return f"{found}{all_there_is}{unknown}".strip()
+        verdict = f"None of {_number(rows)} evaluations starts from a {known}state of training." if not covered else ""
+        return f"{verdict}{all_there_is}{unknown}".strip()
     worst = max(apart, key=lambda row: row["share"])
     text = (
         f"{_number(apart)} of {_number(rows)} evaluations start from states of training: up to {worst['seen']} of "

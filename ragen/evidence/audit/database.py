@@ -91,7 +91,7 @@ class Database:
         self._load = load
         self._decode = decode
         self.retokenise = retokenise
-        self._explain_failure = explain_failure or (lambda said: QueryError(f"the data cannot be read: {said}"))
+        self._explain_failure = explain_failure or (lambda message: QueryError(f"the data cannot be read: {message}"))
         self._spill = tempfile.TemporaryDirectory(prefix="ragen-sql-")
         self._connection = self._connect()
         self._grammar = self._connect()
@@ -170,20 +170,20 @@ class Database:
         try:
             statements = self._grammar.extract_statements(sql)
             if len(statements) != 1:
-                found = "no statement" if not statements else f"{len(statements)} statements"
-                raise QueryError(f"expected one SELECT statement, found {found}: {quoted(sql.strip())}")
+                contents = "no statement" if not statements else f"{len(statements)} statements"
+                raise QueryError(f"expected one SELECT statement, found {contents}: {quoted(sql.strip())}")
             if statements[0].type not in _READING:
                 kind = str(statements[0].type).rpartition(".")[2]
                 hint = " (a PIVOT must name its values: PIVOT ... ON column IN (...))" if kind == "MULTI" else ""
                 raise QueryError(f"refused: this is {kind}, not SELECT{hint}.\n{_NOTHING_BUT_READING}")
-            asked = _EXPLAIN.sub("", sql)
-            (tree,) = self._grammar.execute("select json_serialize_sql(?)", [asked]).fetchall()[0]
+            query = _EXPLAIN.sub("", sql)
+            (tree,) = self._grammar.execute("select json_serialize_sql(?)", [query]).fetchall()[0]
         except duckdb.Error as error:
             raise QueryError(_text(error)) from error
         if writing := _WRITING_NODE.search(tree):
             raise QueryError(f"refused: there is {writing[1]} inside this SELECT.\n{_NOTHING_BUT_READING}")
         with time_left.spent_by(self._grammar):
-            self._check_names(sql, is_explained=asked != sql)
+            self._check_names(sql, is_explained=query != sql)
         if any(mark in tree for mark in _HIDDEN_NAMES):
             return set(VIEW_NAMES)
         return {name.lower() for name in _TABLE_NAME.findall(tree)} & set(VIEW_NAMES)
@@ -280,7 +280,7 @@ def _new_name(text: str) -> str:
 
 
 def _one_line_up(text: str) -> str:
-    return re.sub(r"^LINE (\d+):", lambda found: f"LINE {int(found[1]) - 1}:".ljust(len(found[0])), text, flags=re.M)
+    return re.sub(r"^LINE (\d+):", lambda match: f"LINE {int(match[1]) - 1}:".ljust(len(match[0])), text, flags=re.M)
 
 
 def _unique(names: list[str]) -> list[str]:

@@ -48,14 +48,14 @@ def first_to_last(table: pa.Table, column: str, label: str) -> str:
     return f"{label} {values[0]:.4g}" if len(values) == 1 else f"{label} {values[0]:.4g} -> {values[-1]:.4g}"
 
 
-def serious_first(found: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
+def serious_first(findings: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
     """Sort findings by severity: faults, warnings, notes; ties keep their order."""
-    return sorted(found.items(), key=lambda item: _SEVERITIES.index(item[1].severity), reverse=True)
+    return sorted(findings.items(), key=lambda item: _SEVERITIES.index(item[1].severity), reverse=True)
 
 
-def verdict(found: Mapping[str, Finding]) -> str:
+def verdict(findings: Mapping[str, Finding]) -> str:
     """Summarise the findings in one line."""
-    faults, warnings = ([name for name, f in found.items() if f.severity == s] for s in ("fault", "warning"))
+    faults, warnings = ([name for name, f in findings.items() if f.severity == s] for s in ("fault", "warning"))
     line = f"the stored data are inconsistent ({', '.join(faults)})" if faults else "the stored data are consistent"
     return f"{line}; to check: {', '.join(warnings)}" if warnings else line
 

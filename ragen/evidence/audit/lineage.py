@@ -125,11 +125,11 @@ def lineage(store: Store, artifact: str, on_progress: Callable[[int, int], None]
     )
 
 
-def near(found: Lineage, depth: int) -> Lineage:
+def near(whole: Lineage, depth: int) -> Lineage:
     """Return the part of a lineage at most `depth` steps away from its root; 0 for all of it."""
-    works = {key: work for key, work in found.works.items() if not depth or abs(work.distance) <= depth}
-    edges = tuple(edge for edge in found.edges if edge[0] in works and edge[2] in works)
-    return Lineage(found.root, works, edges, found.missing, found.unreadable)
+    works = {key: work for key, work in whole.works.items() if not depth or abs(work.distance) <= depth}
+    edges = tuple(edge for edge in whole.edges if edge[0] in works and edge[2] in works)
+    return Lineage(whole.root, works, edges, whole.missing, whole.unreadable)
 
 
 @dataclass
@@ -173,8 +173,8 @@ class _Graph:
         layer, distance = [root], 0
         while layer:
             distance += step
-            found = [key for start in layer for key in following(start) if key not in self.works]
-            layer = list(dict.fromkeys(found))
+            reached = [key for start in layer for key in following(start) if key not in self.works]
+            layer = list(dict.fromkeys(reached))
             for key in layer:
                 self.add(key, distance)
 
@@ -199,14 +199,14 @@ def _resolve(store: Store, artifact: str, kinds: dict[str, list[str]]) -> str:
 
 def _named_key(store: Store, artifact: str) -> str:
     run, iteration, stage = (*artifact.split(":", 2), "", "")[:3]
-    named = [found for found in named_artifacts(store, run) if str(found.iteration) == iteration]
+    named = [entry for entry in named_artifacts(store, run) if str(entry.iteration) == iteration]
     if not named:
         recorded = store.runs.iterations(run)
         known = f"it has {min(recorded)} to {max(recorded)}" if recorded else "it has none"
         raise ConfigError(f"'{artifact}': the run {run} has no iteration '{iteration}'; {known}")
-    matching = [found for found in named if found.stage == stage]
+    matching = [entry for entry in named if entry.stage == stage]
     if not matching:
-        stages = list(dict.fromkeys(found.stage for found in named))
+        stages = list(dict.fromkeys(entry.stage for entry in named))
         close = difflib.get_close_matches(stage, stages, n=3, cutoff=0.5)
         hint = f"did you mean {', '.join(close)}?" if close else f"it has {', '.join(stages)}"
         raise ConfigError(f"'{artifact}': iteration {iteration} of {run} has no stage '{stage}'; {hint}")
@@ -233,11 +233,11 @@ def _manifests(
     manifests: dict[str, Manifest] = {}
     damaged: dict[str, ArtifactDamagedError] = {}
     with ThreadPoolExecutor(NUM_READERS) as readers:
-        for number, (key, found) in enumerate(zip(keys, readers.map(read, keys), strict=True), start=1):
-            if isinstance(found, Manifest):
-                manifests[key] = found
-            elif found is not None:
-                damaged[key] = found
+        for number, (key, outcome) in enumerate(zip(keys, readers.map(read, keys), strict=True), start=1):
+            if isinstance(outcome, Manifest):
+                manifests[key] = outcome
+            elif outcome is not None:
+                damaged[key] = outcome
             if on_progress:
                 on_progress(number, len(keys))
     return manifests, damaged
@@ -262,6 +262,6 @@ def _names(store: Store) -> tuple[dict[str, list[str]], list[str]]:
             faults.append(first_line(error))
     names: dict[str, dict[str, None]] = {}
     for _, _, named in sorted(runs, key=lambda run: run[:2]):
-        for found in named:
-            names.setdefault(found.key, {})[found.place] = None
+        for artifact in named:
+            names.setdefault(artifact.key, {})[artifact.place] = None
     return {key: list(places) for key, places in names.items()}, faults

@@ -47,16 +47,16 @@ def named_artifacts(store: Store, run: str) -> list[NamedArtifact]:
         StoreError: If there is no such run; the message suggests similar names.
     """
     store.runs.get(run)
-    found: list[NamedArtifact] = []
+    artifacts: list[NamedArtifact] = []
     earlier: set[tuple[str, str]] = set()
     for iteration, stages in store.runs.iterations(run).items():
         named = {(kind, key): stage for stage, keys in reversed(stages.items()) for kind, key in keys.items()}
-        found += [
+        artifacts += [
             NamedArtifact(run, iteration, stage, kind, key, (kind, key) in earlier)
             for (kind, key), stage in reversed(named.items())
         ]
         earlier |= set(named)
-    return found
+    return artifacts
 
 
 def matching_runs(store: Store, patterns: Iterable[str]) -> list[str]:

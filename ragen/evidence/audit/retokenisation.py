@@ -182,7 +182,7 @@ def _summary(table: pa.Table, tallies: dict[tuple[str, int], _Tally]) -> str:
             f"{num_undecoded} of {num_turns} turns cannot be decoded: no checkpoint with their run's tokenizer is in "
             "the store"
         )
-    told = num_without + num_undecoded < num_turns
-    parts = [first_to_last(table, "differ", "share of turns that differ")] if told else []
+    is_any_decoded = num_without + num_undecoded < num_turns
+    parts = [first_to_last(table, "differ", "share of turns that differ")] if is_any_decoded else []
     text = "; ".join([*parts, *unknown])
     return f"{text[0].upper()}{text[1:]}."

@@ -21,7 +21,7 @@ def staleness(store: Store, run: str) -> dict[int, int]:
         ArtifactDamagedError: If a manifest is damaged.
     """
     numbers: dict[str, int] = {}
-    found: dict[int, int] = {}
+    distances: dict[int, int] = {}
     store.runs.get(run)
     for iteration, stages in store.runs.iterations(run).items():
         first = stages.get("warm_start", {}).get("checkpoint")
@@ -29,11 +29,11 @@ def staleness(store: Store, run: str) -> dict[int, int]:
             numbers[first] = 0
         played_by = _played_by(store, stages.get("rollout", {}).get("turns"))
         if played_by in numbers:
-            found[iteration] = max(numbers.values()) - numbers[played_by]
+            distances[iteration] = max(numbers.values()) - numbers[played_by]
         update = stages.get("update")
         if update and numbers:
             numbers[next(iter(update.values()))] = max(numbers.values()) + 1  # all artifacts of an update share one key
-    return found
+    return distances
 
 
 def _played_by(store: Store, turns: str | None) -> str:

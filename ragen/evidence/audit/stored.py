@@ -132,14 +132,16 @@ class _StoredViews:
         decoded = backend.decode_batch([list(ids) for ids in texts], skip_special_tokens=False)
         return [encoding.ids for encoding in backend.encode_batch_fast(decoded, add_special_tokens=False)]
 
-    def explain(self, said: str) -> Exception:
+    def explain(self, message: str) -> Exception:
         """Return the error for files that could not be read; it names the damaged artifact, if there is one."""
         try:
             for kind in self._loaded:
                 self._parts(kind, should_verify=True)
         except (ArtifactDamagedError, ArtifactMissingError) as error:
             return error
-        return StoreError(f"a dataset of {self._store.url} cannot be read, although its bytes are as written: {said}")
+        return StoreError(
+            f"a dataset of {self._store.url} cannot be read, although its bytes are as written: {message}"
+        )
 
     def _find_tokenizer(self, run: str) -> Any:
         if run not in self._runs:
@@ -157,8 +159,8 @@ class _StoredViews:
                 return self._store.parts(kind, key, should_verify=is_hashed)
 
         with ThreadPoolExecutor(NUM_READERS) as readers:
-            found = dict(zip(keys, readers.map(parts, keys), strict=True))
-        return [(artifact, found[artifact.key]) for artifact in named]
+            by_key = dict(zip(keys, readers.map(parts, keys), strict=True))
+        return [(artifact, by_key[artifact.key]) for artifact in named]
 
     @cached_property
     def _runs_table(self) -> pa.Table:

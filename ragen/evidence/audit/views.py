@@ -61,8 +61,8 @@ _USE = {
 
 
 def _dataset_view(kind: str) -> pa.Schema:
-    own = [pa.field(f.name, f.type, metadata=f.metadata) for f in DATASETS[kind].schema if f.name != "iteration"]
-    return pa.schema([*_FRONT, *own, *_USE.get(kind, []), *_BACK])
+    fields = [pa.field(f.name, f.type, metadata=f.metadata) for f in DATASETS[kind].schema if f.name != "iteration"]
+    return pa.schema([*_FRONT, *fields, *_USE.get(kind, []), *_BACK])
 
 
 DATASET_VIEWS: dict[str, pa.Schema] = {kind: _dataset_view(kind) for kind in DATASETS}

@@ -10,9 +10,9 @@ _NAME = re.compile(r"gradients/bucket_(\d+)/(\w+)")
 
 def measured(series: Mapping[str, Series]) -> dict[int, dict[int, dict[str, float]]]:
     """Collect the results of `gradient_metrics`: iteration -> bucket -> last part of name -> value; keys ascending."""
-    found: dict[int, dict[int, dict[str, float]]] = {}
+    by_iteration: dict[int, dict[int, dict[str, float]]] = {}
     for name, values in series.items():
         if match := _NAME.fullmatch(name):
             for iteration, value in values.items():
-                found.setdefault(iteration, {}).setdefault(int(match[1]), {})[match[2]] = value
-    return {iteration: dict(sorted(of.items())) for iteration, of in sorted(found.items())}
+                by_iteration.setdefault(iteration, {}).setdefault(int(match[1]), {})[match[2]] = value
+    return {iteration: dict(sorted(of.items())) for iteration, of in sorted(by_iteration.items())}

@@ -64,16 +64,16 @@ def atif_document(played: Played, run: str, policy: str) -> Document:
     """
     rows = played.rows
     steps: list[Document] = []
-    seen: list[int] = []
+    context: list[int] = []
     num_prompt = num_response = 0
     for turn, row in enumerate(rows):
-        for part in played.told_anew(turn):
+        for part in played.new_messages(turn):
             steps.append({"step_id": len(steps) + 1, "source": part.role, "message": content_of(part, _image)})
-        seen = [] if row["is_context_start"] else seen
-        seen = [*seen, *row["prompt_ids"]]
-        steps.append(_agent_step(row, seen, len(steps) + 1, played.places[turn] if played.places else ()))
-        num_prompt, num_response = num_prompt + len(seen), num_response + len(row["response_ids"])
-        seen = [*seen, *row["response_ids"]]
+        context = [] if row["is_context_start"] else context
+        context = [*context, *row["prompt_ids"]]
+        steps.append(_agent_step(row, context, len(steps) + 1, played.places[turn] if played.places else ()))
+        num_prompt, num_response = num_prompt + len(context), num_response + len(row["response_ids"])
+        context = [*context, *row["response_ids"]]
     about = {name: rows[0][name] for name in _SAME}
     about |= {"run": run, "iteration": played.iteration, "return": played.trajectory_return, "kept": played.is_kept}
     return {
@@ -148,31 +148,31 @@ def _placed(shown: Sequence[PlacedImage]) -> list[list[Any]]:
     return [[one.position, one.num_tokens, one.image.digest] for one in shown]
 
 
-def _agent_step(row: Row, seen: Sequence[int], step_id: int, shown: Sequence[PlacedImage]) -> Document:
+def _agent_step(row: Row, context: Sequence[int], step_id: int, shown: Sequence[PlacedImage]) -> Document:
     metrics: Document = {}
     if row["response_ids"]:
         metrics = {
-            "prompt_tokens": len(seen),
+            "prompt_tokens": len(context),
             "completion_tokens": len(row["response_ids"]),
-            "prompt_token_ids": list(seen),
+            "prompt_token_ids": list(context),
             "completion_token_ids": row["response_ids"],
         }
     if row["behaviour_logprobs"]:
         metrics["logprobs"] = row["behaviour_logprobs"]
-    own = {name: row[name] for name in _OF_TURN}
+    columns = {name: row[name] for name in _OF_TURN}
     if not row["response_ids"]:
-        own["prompt_ids"] = row["prompt_ids"]
+        columns["prompt_ids"] = row["prompt_ids"]
     if shown:
-        own["images"] = _placed(shown)
-    step = {"step_id": step_id, "source": "agent", "message": row["response"], "extra": {"ragen": own}}
+        columns["images"] = _placed(shown)
+    step = {"step_id": step_id, "source": "agent", "message": row["response"], "extra": {"ragen": columns}}
     return {**step, "metrics": metrics} if metrics else step
 
 
 def _turns(steps: Sequence[Mapping[str, Any]], images: ImageParts) -> list[TraceTurn]:
     answering = [step for step in steps if step.get("source") == "agent" and not step.get("is_copied_context")]
-    are_recorded = all(_tokens(step, "completion_token_ids") or _own(step) for step in answering)
+    are_recorded = all(_tokens(step, "completion_token_ids") or _own_columns(step) for step in answering)
     turns: list[TraceTurn] = []
-    told: list[Message] = []
+    messages: list[Message] = []
     chat: list[ChatMessage] = []
     context: list[int] = []
     for step in steps:
@@ -180,26 +180,26 @@ def _turns(steps: Sequence[Mapping[str, Any]], images: ImageParts) -> list[Trace
         if source not in ("system", "user", "agent"):
             raise TraceFault(f"step {number} has the source {str(source)[:40]!r}, expected system, user or agent")
         if source != "agent":
-            told.append((source, text_of(step.get("message"), images)))
-            chat.append({"role": source, "content": told[-1][1]})
+            messages.append((source, text_of(step.get("message"), images)))
+            chat.append({"role": source, "content": messages[-1][1]})
             continue
         response, think = response_of(step.get("message"), step.get("reasoning_content"), step.get("tool_calls"))
-        chat.append(_said(step))
+        chat.append(_assistant_message(step))
         if step.get("is_copied_context"):
-            told.append(("assistant", response))
+            messages.append(("assistant", response))
             continue
-        own = _own(step)
-        turn = TraceTurn(told, response, think, chat=chat)
+        columns = _own_columns(step)
+        turn = TraceTurn(messages, response, think, chat=chat)
         if are_recorded:
-            turn, context = _recorded(step, turn, context, own)
+            turn, context = _recorded(step, turn, context, columns)
         shown = images.take()
-        if own:
-            turn = _replaced(turn, columns=own, images=_own_images(step, images))
+        if columns:
+            turn = _replaced(turn, columns=columns, images=_own_images(step, images))
         elif shown:
             turn = _replaced(turn, images=shown)
         turns.append(turn)
         observed = _observed(step, images)
-        told = [("tool", text) for text, _ in observed]
+        messages = [("tool", text) for text, _ in observed]
         chat = [{"role": "tool", "content": text} | source for text, source in observed]
     if not turns:
         raise TraceFault("has no step of the agent")
@@ -212,14 +212,14 @@ def _turns(steps: Sequence[Mapping[str, Any]], images: ImageParts) -> list[Trace
 
 def _own_images(step: Mapping[str, Any], images: ImageParts) -> list[PlacedImage]:
     """Return the images of the prompt before a step of our own export."""
-    found = _object(_object(step.get("extra")).get("ragen")).get("images", [])
-    if not isinstance(found, list) or not all(isinstance(place, list) and len(place) == 3 for place in found):
+    places = _object(_object(step.get("extra")).get("ragen")).get("images", [])
+    if not isinstance(places, list) or not all(isinstance(place, list) and len(place) == 3 for place in places):
         raise TraceFault(f"step {step['step_id']}: images is not a list of [position, num_tokens, digest]")
-    return [PlacedImage(start, num, images.of_file(image_path(str(digest)))) for start, num, digest in found]
+    return [PlacedImage(start, num, images.of_file(image_path(str(digest)))) for start, num, digest in places]
 
 
 def _recorded(
-    step: Mapping[str, Any], turn: TraceTurn, context: list[int], own: Mapping[str, Any]
+    step: Mapping[str, Any], turn: TraceTurn, context: list[int], columns: Mapping[str, Any]
 ) -> tuple[TraceTurn, list[int]]:
     """Add the recorded tokens to a turn; return it and the context after it."""
     number = step["step_id"]
@@ -229,8 +229,8 @@ def _recorded(
     if not prompt:
         raise TraceFault(f"step {number} has completion_token_ids, and no prompt_token_ids")
     logprobs = _tokens(step, "logprobs")
-    starts = bool(own.get("is_context_start", False)) or not context or prompt[: len(context)] != context
-    found = _replaced(
+    starts = bool(columns.get("is_context_start", False)) or not context or prompt[: len(context)] != context
+    recorded = _replaced(
         turn,
         prompt_ids=prompt if starts else prompt[len(context) :],
         response_ids=response,
@@ -238,14 +238,14 @@ def _recorded(
         is_context_start=starts,
         finish_reason=UNKNOWN_FINISH,
     )
-    return found, [*prompt, *response]
+    return recorded, [*prompt, *response]
 
 
 def _replaced(turn: TraceTurn, **changes: Any) -> TraceTurn:
     return TraceTurn(**{**vars(turn), **changes})
 
 
-def _own(step: Mapping[str, Any]) -> dict[str, Any]:
+def _own_columns(step: Mapping[str, Any]) -> dict[str, Any]:
     ours = _object(_object(step.get("extra")).get("ragen"))
     return {name: ours[name] for name in (*_OF_TURN, "prompt_ids") if name in ours}
 
@@ -257,7 +257,7 @@ def _tokens(step: Mapping[str, Any], name: str) -> list[Any]:
     return value or []
 
 
-def _said(step: Mapping[str, Any]) -> ChatMessage:
+def _assistant_message(step: Mapping[str, Any]) -> ChatMessage:
     """Return the message of an agent's step, whose calls have names of their own."""
     calls = [
         {"id": call.get("tool_call_id"), "function": {**call, "name": call.get("function_name")}}
@@ -271,11 +271,11 @@ def _said(step: Mapping[str, Any]) -> ChatMessage:
 def _observed(step: Mapping[str, Any], images: ImageParts) -> list[tuple[str, ChatMessage]]:
     """Return the text of each result, and the id of the call that it answers, if it tells one."""
     results = _object(step.get("observation")).get("results")
-    found = [result for result in results if isinstance(result, Mapping)] if isinstance(results, list) else []
-    sources = [result.get("source_call_id") for result in found]
+    entries = [result for result in results if isinstance(result, Mapping)] if isinstance(results, list) else []
+    sources = [result.get("source_call_id") for result in entries]
     return [
         (text_of(result.get("content"), images), {"tool_call_id": source} if isinstance(source, str) else {})
-        for result, source in zip(found, sources, strict=True)
+        for result, source in zip(entries, sources, strict=True)
     ]
 
 

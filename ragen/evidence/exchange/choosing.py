@@ -37,12 +37,12 @@ def _condition(text: str) -> Choice:
         return lambda played: played.is_kept is True
     if text == "valid":
         return lambda played: played.is_valid
-    found = _RETURN.fullmatch(text.strip())
-    if found is None:
+    match = _RETURN.fullmatch(text.strip())
+    if match is None:
         raise ConfigError(
             f"{quoted(text)} is not a condition on trajectories; expected success, kept, valid, or such as return>=0.5"
         )
-    sign, bound = found[1], float(found[2])
+    sign, bound = match[1], float(match[2])
 
     def holds(played: Played) -> bool:
         value = played.trajectory_return
@@ -62,8 +62,8 @@ def parse_iterations(text: str) -> set[int]:
     """
     numbers: set[int] = set()
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*", part)
-        if found is None or (found[2] and int(found[2]) < int(found[1])):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*", part)
+        if match is None or (match[2] and int(match[2]) < int(match[1])):
             raise ConfigError(f"{quoted(text)} names no iterations; expected numbers and ranges such as 0-3,7")
-        numbers |= set(range(int(found[1]), int(found[2] or found[1]) + 1))
+        numbers |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     return numbers

@@ -174,7 +174,9 @@ def facts_of(value: Mapping[str, Any]) -> dict[str, Any]:
         "is_truncated": value.get("truncated") is True,
         "member": member if type(member) is int else None,
         "columns": {
-            name: told for name, told in (("env_seed", seed), ("initial_state_digest", digest)) if told is not None
+            name: column
+            for name, column in (("env_seed", seed), ("initial_state_digest", digest))
+            if column is not None
         },
     }
 

@@ -67,14 +67,14 @@ class ImageParts:
         Raises:
             TraceFault: If the name is another one, or the file is missing or not that image.
         """
-        found = _PATH.fullmatch(path) if isinstance(path, str) else None
-        if self._folder is None or found is None:
+        match = _PATH.fullmatch(path) if isinstance(path, str) else None
+        if self._folder is None or match is None:
             raise TraceFault(
                 f"an image has the path {str(path)[:60]!r}, expected images/DIGEST.png beside the document"
             )
         file = self._folder / path
         image = self._decode(path, lambda: _read(file))
-        if image.digest != found[1]:
+        if image.digest != match[1]:
             raise TraceFault(f"{path!r} is another image, of digest {image.digest!r}")
         return image
 

@@ -79,7 +79,7 @@ def turns_of(messages: list[Any]) -> list[TraceTurn]:
         TraceFault: If a message is invalid, or there is no response.
     """
     turns: list[TraceTurn] = []
-    told: list[Message] = []
+    prompt: list[Message] = []
     chat: list[ChatMessage] = []
     images = ImageParts()
     for message in messages:
@@ -87,11 +87,11 @@ def turns_of(messages: list[Any]) -> list[TraceTurn]:
         shown = {} if role == "assistant" else {"content": text}
         chat.append(chat_message({**message, **shown}))
         if role != "assistant" or message.get("weight") == 0:
-            told.append((role, text))
+            prompt.append((role, text))
             continue
         response, think = response_of(*assistant_parts(message))
-        turns.append(TraceTurn(told, response, think, images=images.take(), chat=chat))
-        told, chat = [], []
+        turns.append(TraceTurn(prompt, response, think, images=images.take(), chat=chat))
+        prompt, chat = [], []
     if not turns:
         raise TraceFault("has no message of the role 'assistant' (with a weight other than 0)")
     return turns
@@ -121,14 +121,14 @@ def _image_url(image: Image) -> Line:
 
 
 def _messages(value: Mapping[str, Any]) -> list[Any]:
-    found = value.get("messages", value.get("conversations"))
-    if found is None and "completion" in value:
-        found = [*_as_messages(value.get("prompt"), "user"), *_as_messages(value["completion"], "assistant")]
-    if not isinstance(found, list):
+    messages = value.get("messages", value.get("conversations"))
+    if messages is None and "completion" in value:
+        messages = [*_as_messages(value.get("prompt"), "user"), *_as_messages(value["completion"], "assistant")]
+    if not isinstance(messages, list):
         raise TraceFault("has no list 'messages' or 'conversations', and no 'prompt' and 'completion'")
-    found = [_of_sharegpt(message) for message in found]
+    messages = [_of_sharegpt(message) for message in messages]
     system = value.get("system")
-    return [{"role": "system", "content": system}, *found] if isinstance(system, str) and system else found
+    return [{"role": "system", "content": system}, *messages] if isinstance(system, str) and system else messages
 
 
 def _of_sharegpt(message: Any) -> Any:

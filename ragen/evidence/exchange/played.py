@@ -71,7 +71,7 @@ class Played:
         rows: Rows of `turns`, in order.
         rewards: Rows of `rewards`, aligned with `rows`; None without rewards.
         is_kept: Whether the filter kept its group; None without a filter.
-        told: Messages that the prompt of each turn added; at a context start, the whole context.
+        messages: Messages that the prompt of each turn added; at a context start, the whole context.
         opening: Text that the prompt puts before each response, such as `<think>`.
         places: Images of each turn's prompt; empty without any.
     """
@@ -80,7 +80,7 @@ class Played:
     rows: Sequence[Row]
     rewards: Sequence[Row] | None
     is_kept: bool | None
-    told: Sequence[Sequence[ExportedMessage]]
+    messages: Sequence[Sequence[ExportedMessage]]
     opening: str = ""
     places: Sequence[Sequence[PlacedImage]] = ()
 
@@ -117,26 +117,26 @@ class Played:
             "status": last["status"],
         }
 
-    def told_anew(self, turn: int) -> list[ExportedMessage]:
+    def new_messages(self, turn: int) -> list[ExportedMessage]:
         """Return the messages of a turn's prompt after the last response that it repeats."""
-        parts = list(self.told[turn])
+        parts = list(self.messages[turn])
         repeated = [number for number, part in enumerate(parts) if part.role == "assistant"]
         return parts[repeated[-1] + 1 :] if repeated else parts
 
     def contexts(self) -> list[ExportedContext]:
         """Return the contexts that the model saw, in order; turns without a response are skipped."""
-        found: list[ExportedContext] = []
+        contexts: list[ExportedContext] = []
         for turn, row in enumerate(self.rows):
             if row["finish_reason"] == "none":
                 continue
             response, tools = messages_of(row)[1:] if is_text(row) else (None, [])
-            said = ExportedMessage("assistant", self.opening + row["response"], message=response)
-            if row["is_context_start"] or not found:
-                found.append(ExportedContext(turn, turn, [*self.told[turn], said], tools))
+            reply = ExportedMessage("assistant", self.opening + row["response"], message=response)
+            if row["is_context_start"] or not contexts:
+                contexts.append(ExportedContext(turn, turn, [*self.messages[turn], reply], tools))
             else:
-                context = found.pop()
-                found.append(replace(context, last_turn=turn, parts=[*context.parts, *self.told[turn], said]))
-        return found
+                context = contexts.pop()
+                contexts.append(replace(context, last_turn=turn, parts=[*context.parts, *self.messages[turn], reply]))
+        return contexts
 
 
 @dataclass
@@ -172,15 +172,15 @@ class Recorded:
         tokenizer = find_tokenizer(self.store, checkpoints_of(self.store, stored))
         agent = record.config.get("agent", {})
         transcriber = Transcriber(tokenizer, agent) if tokenizer is not None else None
-        seen: set[str] = set()
+        taken: set[str] = set()
         for iteration, stages in stored.items():
             if "rollout" not in stages or (self.iterations is not None and iteration not in self.iterations):
                 continue
-            if stages["rollout"]["turns"] in seen:
+            if stages["rollout"]["turns"] in taken:
                 self.reused.append(iteration)
                 continue
             for attempt in attempts(stages):
-                seen.add(attempt["rollout"]["turns"])
+                taken.add(attempt["rollout"]["turns"])
                 yield from _iteration(self.store, iteration, attempt, transcriber)
 
 
@@ -197,41 +197,45 @@ def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Tra
         rows = turns.slice(start, stop - start).to_pylist()
         paid = rewards.slice(start, stop - start).to_pylist() if rewards is not None else None
         for first, last in _trajectories(rows):
-            own = rows[first:last]
-            places = [shown.get((row["trajectory_id"], row["turn"]), []) for row in own] if shown else []
-            told, opening = _told(own, transcriber, places)
+            trajectory = rows[first:last]
+            places = [shown.get((row["trajectory_id"], row["turn"]), []) for row in trajectory] if shown else []
+            messages, opening = _messages(trajectory, transcriber, places)
             yield Played(
                 iteration,
-                own,
+                trajectory,
                 paid[first:last] if paid is not None else None,
-                is_kept.get(own[0]["group_id"]),
-                told,
+                is_kept.get(trajectory[0]["group_id"]),
+                messages,
                 opening,
                 places,
             )
 
 
-def _told(
+def _messages(
     rows: Sequence[Row], transcriber: Transcriber | None, places: Sequence[Sequence[PlacedImage]]
 ) -> tuple[list[list[ExportedMessage]], str]:
     """Return the messages that each prompt added, from tokens or else from the rows, and the opening tag."""
-    found, opening = None, ""
+    contents, opening = None, ""
     if transcriber is not None and all(row["prompt_ids"] or row["finish_reason"] == "none" for row in rows):
-        found, opening = transcriber.contents(_marked(rows, places)), transcriber.opening_tag
-    if found is None:
-        told, opening = [_said_by_row(row) for row in rows], ""
+        contents, opening = transcriber.contents(_marked(rows, places)), transcriber.opening_tag
+    if contents is None:
+        by_turn, opening = [_said_by_row(row) for row in rows], ""
     else:
-        told = [[ExportedMessage(*message) for message in messages] for messages in found]
-    if places and (found is not None or imported_facts(rows[0])):
-        told = [_with_images(parts, [one.image for one in shown]) for parts, shown in zip(told, places, strict=True)]
-    return told, opening
+        by_turn = [[ExportedMessage(*message) for message in messages] for messages in contents]
+    if places and (contents is not None or imported_facts(rows[0])):
+        by_turn = [
+            _with_images(parts, [one.image for one in shown]) for parts, shown in zip(by_turn, places, strict=True)
+        ]
+    return by_turn, opening
 
 
 def _marked(rows: Sequence[Row], places: Sequence[Sequence[PlacedImage]]) -> Sequence[Row]:
     if not places:
         return rows
     spans = [[(one.position, one.num_tokens) for one in shown] for shown in places]
-    return [{**row, "prompt_ids": mark_images(row["prompt_ids"], own)} for row, own in zip(rows, spans, strict=True)]
+    return [
+        {**row, "prompt_ids": mark_images(row["prompt_ids"], placed)} for row, placed in zip(rows, spans, strict=True)
+    ]
 
 
 def _with_images(parts: list[ExportedMessage], images: list[Image]) -> list[ExportedMessage]:

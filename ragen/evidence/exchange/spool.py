@@ -184,17 +184,17 @@ class Spool:
 
     def _members(self) -> dict[str, int]:
         """Map traces to indices in their groups: those of the source if they are 0, 1, 2, ..., else by appearance."""
-        own = {
+        numbered = {
             group_id
             for group_id, group in self._groups.items()
             if sorted(group.members) == list(range(len(group.members)))
         }
-        seen: Counter[str] = Counter()
-        found = {}
+        counts: Counter[str] = Counter()
+        members = {}
         for name, group_id in self._group_of.items():
-            found[name] = self._member_of[name] if group_id in own else seen[group_id]
-            seen[group_id] += 1
-        return found
+            members[name] = self._member_of[name] if group_id in numbered else counts[group_id]
+            counts[group_id] += 1
+        return members
 
     def _close(self) -> None:
         for file in (self._turns, self._places, self._images):

@@ -141,14 +141,14 @@ def rows_of(trace: Trace, name: str, source: str) -> list[Row]:
     same = _same_columns(trace, trajectory_id, group_id)
     rewards = _rewards(trace)
     rows: list[Row] = []
-    told, state = hashlib.sha256(), same["initial_state_digest"]
+    history, state = hashlib.sha256(), same["initial_state_digest"]
     num_taken = 0
     for number, turn in enumerate(trace.turns):
         shown = [[image.image.digest for image in turn.images]] if turn.images else []
-        told.update(json.dumps([list(turn.messages), turn.response, *shown]).encode())
+        history.update(json.dumps([list(turn.messages), turn.response, *shown]).encode())
         row = {**same, **_turn_columns(turn, rewards[number]), "turn": number, "actions_left": -1 - num_taken}
         row["is_context_start"] = number == 0 or turn.is_context_start
-        row["state_digest"] = state = told.hexdigest()[:16] if row["executed_actions"] else state
+        row["state_digest"] = state = history.hexdigest()[:16] if row["executed_actions"] else state
         is_last = number == len(trace.turns) - 1
         row["terminated"] = is_last and not trace.is_truncated and not trace.has_failed
         row["truncated"] = is_last and trace.is_truncated
@@ -208,8 +208,8 @@ def _parts(turn: TraceTurn) -> tuple[str | None, str]:
     """Return the reasoning, which the source separates or the response begins with, and the answer after it."""
     if turn.think:
         return turn.think, turn.response.removeprefix(f"<think>{turn.think}</think>")
-    if found := _LEADING_THINK.match(turn.response):
-        return found[1], turn.response[found.end() :]
+    if match := _LEADING_THINK.match(turn.response):
+        return match[1], turn.response[match.end() :]
     return None, turn.response
 
 
@@ -237,13 +237,13 @@ def _info(trace: Trace, turn: TraceTurn, source: str) -> str:
     absent += ["reward"] if trace.reward is None else []
     absent += ["success"] if trace.success is None or (trace.success and not _acting(trace)) else []
     is_text = turn.response_ids is None
-    *told, said = (turn.chat if is_text else ()) or [
+    *prompt, response = (turn.chat if is_text else ()) or [
         *({"role": role, "content": text} for role, text in turn.messages),
         {"role": "assistant", "content": turn.response},
     ]
     tools = trace.tools if is_text and (turn is trace.turns[0] or turn.is_context_start) else ()
     return imported_info(
-        {"format": source, "absent": absent} | text_facts(told, said, tools, _observation(turn), turn.response)
+        {"format": source, "absent": absent} | text_facts(prompt, response, tools, _observation(turn), turn.response)
     )
 
 

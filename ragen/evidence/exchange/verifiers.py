@@ -156,7 +156,7 @@ def _turns(nodes: list[Node], finish: Mapping[int, str]) -> list[TraceTurn]:
                 logprobs,
                 is_context_start=not goes_on,
                 finish_reason=finish.get(number, UNKNOWN_FINISH),
-                chat=[*(chat_message(nodes[place]["message"]) for place in path), _said(nodes[number])],
+                chat=[*(chat_message(nodes[place]["message"]) for place in path), _assistant_message(nodes[number])],
             )
         )
         before = number
@@ -208,17 +208,17 @@ def _response(node: Node, number: int) -> tuple[str, str | None]:
     return response_of(*assistant_parts(message))
 
 
-def _said(node: Node) -> ChatMessage:
+def _assistant_message(node: Node) -> ChatMessage:
     message = node["message"]
     return chat_message({"content": message} if isinstance(message, str) else message, "assistant")
 
 
 def _finish_reasons(trace: Mapping[str, Any]) -> dict[int, str]:
     calls = trace.get("calls")
-    found = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+    entries = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
     return {
         call["node"]: _FINISH.get(str(call.get("finish_reason")), UNKNOWN_FINISH)
-        for call in found
+        for call in entries
         if type(call.get("node")) is int
     }
 
@@ -234,8 +234,8 @@ def _reward(trace: Mapping[str, Any]) -> float | None:
         score, weight = number_of(scored.get("score"), f"reward {name[:40]!r}"), scored.get("weight", 1.0)
         if score is None:
             return None
-        said = number_of(weight, f"weight of {name[:40]!r}")
-        total += score * (1.0 if said is None else said)
+        factor = number_of(weight, f"weight of {name[:40]!r}")
+        total += score * (1.0 if factor is None else factor)
     return total
 
 

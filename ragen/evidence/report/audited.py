@@ -33,12 +33,12 @@ def audited(store: Store, run: str) -> Audited:
     Raises:
         StoreError: If there is no such run, or its records cannot be read.
     """
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     unanswered: dict[str, str] = {}
     with open_database(store, [run], has_many_queries=True) as database:
         for name in chosen_audits([]):
             try:
-                found |= dict(run_audits(database, [name]))
+                findings |= dict(run_audits(database, [name]))
             except StarPOError as error:
                 unanswered[name] = one_line(error)
-    return Audited(verdict(found), serious_first(found), unanswered)
+    return Audited(verdict(findings), serious_first(findings), unanswered)

@@ -58,16 +58,16 @@ def replay_frames(settings: EnvironmentSettings, turns: Sequence[Mapping[str, An
     frames: list[list[Frame]] = []
     try:
         environment = make(_as_drawn(_played_from(settings, turns[0]["env_seed"])))
-        seen, _ = environment.reset(seed=turns[0]["env_seed"], dynamics_seed=turns[0]["dynamics_seed"])
+        observation, _ = environment.reset(seed=turns[0]["env_seed"], dynamics_seed=turns[0]["dynamics_seed"])
         if environment.state_digest() != turns[0]["initial_state_digest"]:
             return None
         for turn in turns:
             if turn["origin"] == "search":
                 environment.reseed(turn["dynamics_seed"])
-            shown = [_frame(environment, seen, None, None)]
+            shown = [_frame(environment, observation, None, None)]
             for action in turn["executed_actions"]:
-                seen, reward, _, _, _ = environment.step(action)
-                shown.append(_frame(environment, seen, action, reward))
+                observation, reward, _, _, _ = environment.step(action)
+                shown.append(_frame(environment, observation, action, reward))
             if turn["executed_actions"] and environment.state_digest() != turn["state_digest"]:
                 return None
             frames.append(shown)
@@ -107,18 +107,18 @@ def replay_episode(
         settings = _played_from(_as_stored(environment), seed)
         witness, drawn = make(settings), make(_as_drawn(settings))
         shown_to_policy, _ = witness.reset(seed=seed, dynamics_seed=dynamics_seed)
-        seen, _ = drawn.reset(seed=seed, dynamics_seed=dynamics_seed)
+        drawn_text, _ = drawn.reset(seed=seed, dynamics_seed=dynamics_seed)
         if witness.state_digest() != initial_state_digest:
             return None
         for observation, executed in zip(observations, actions, strict=True):
             if shown_to_policy != observation:
                 return None
-            frames.append([_frame(drawn, seen, None, None)])
+            frames.append([_frame(drawn, drawn_text, None, None)])
             rewards.append([])
             for action in executed:
                 shown_to_policy, _, _, _, _ = witness.step(action)
-                seen, reward, _, _, _ = drawn.step(action)
-                frames[-1].append(_frame(drawn, seen, action, reward))
+                drawn_text, reward, _, _, _ = drawn.step(action)
+                frames[-1].append(_frame(drawn, drawn_text, action, reward))
                 rewards[-1].append(reward)
     except StarPOError:
         return None
@@ -135,11 +135,11 @@ def _played_from(settings: EnvironmentSettings, seed: int) -> EnvironmentSetting
 
 
 def _as_drawn(settings: EnvironmentSettings) -> EnvironmentSettings:
-    return settings.model_copy(update=environment_type(settings.type).drawn_as)
+    return settings.model_copy(update=environment_type(settings.type).report_settings)
 
 
-def _frame(environment: Environment[Any], seen: str, action: str | None, reward: float | None) -> Frame:
+def _frame(environment: Environment[Any], text: str, action: str | None, reward: float | None) -> Frame:
     kind = environment.settings.type
     if kind == "bandit":
         return {"kind": "arms", "arms": list(environment.actions), "pulled": action, "paid": reward}
-    return {"kind": kind if environment.drawn_as else "text", "text": seen}
+    return {"kind": kind if environment.report_settings else "text", "text": text}

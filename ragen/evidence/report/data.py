@@ -148,9 +148,9 @@ def gather(
 
     def evaluations() -> Iterator[TrajectoryBatch]:
         by_iteration = _by_iteration(artifacts, "episodes")
-        own = f"evaluate:{record.config['environment']['type']}"
+        main_stage = f"evaluate:{record.config['environment']['type']}"
         for iteration in sampled(list(by_iteration), [*wanted, *signalled], max_sampled_iterations):
-            for place in sorted(by_iteration[iteration], key=lambda place: (place.stage != own, place.stage)):
+            for place in sorted(by_iteration[iteration], key=lambda place: (place.stage != main_stage, place.stage)):
                 on_batch(f"{place.stage} of iteration {iteration}")
                 manifest = manifests.get(place)
                 if manifest and (batch := read_evaluation(reader, place, manifest)):
@@ -191,11 +191,11 @@ def _read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series
 
 
 def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place]]:
-    found: dict[int, list[Place]] = {}
+    by_iteration: dict[int, list[Place]] = {}
     for place in artifacts:
         if place.kind == kind:
-            found.setdefault(place.iteration, []).append(place)
-    return found
+            by_iteration.setdefault(place.iteration, []).append(place)
+    return by_iteration
 
 
 def _first_uses(rollouts: Mapping[int, list[Place]]) -> dict[int, int]:

@@ -67,7 +67,7 @@ def kinds_of(turns: Sequence[Mapping[str, Any]]) -> list[str]:
     bad = [row for row in turns if row["status"] == "format_error" and row["finish_reason"] != "length"]
     effective = [is_effective for row in turns for is_effective in row["action_effective"]]
     last = turns[-1]
-    found = {
+    flags = {
         "env_error": "env_error" in statuses,
         "refused": bool(json.loads(last["info"]).get("refusals")),
         "timeout": "timeout" in statuses,
@@ -79,7 +79,7 @@ def kinds_of(turns: Sequence[Mapping[str, Any]]) -> list[str]:
         "lost": bool(last["terminated"]),
         "limit": bool(last["truncated"]) and last["status"] in ("ok", "format_error"),
     }
-    return [kind for kind in KINDS if found[kind]]
+    return [kind for kind in KINDS if flags[kind]]
 
 
 def failures_of(iteration: int, groups: Iterable[Mapping[str, Any]]) -> Failures:

@@ -114,7 +114,7 @@ def read_rollout(
     def members(group: str) -> list[Row]:
         paid = {(row["trajectory_id"], row["turn"]): row for row in rewards.rows(group)} if rewards else {}
         sampled = {row["trajectory_id"]: row for row in samples.rows(group)} if samples else {}
-        found = []
+        trajectories = []
         for rows in turns.trajectories(group):
             for row in rows:
                 shown = images.get((row["trajectory_id"], row["turn"]), [])
@@ -123,8 +123,8 @@ def read_rollout(
                 row["prompt_ids"] = mark_images(row["prompt_ids"], places)
             trajectory = _trajectory(settings, rows, paid, token_lengths, transcriber)
             trajectory["sample"] = _sample(sampled.get(trajectory["id"]))
-            found.append(trajectory)
-        return found
+            trajectories.append(trajectory)
+        return trajectories
 
     groups = (
         {"id": group, **decided.get(group, undecided), "members": members(group)} for group in turns.order(decided)
@@ -192,10 +192,10 @@ class _Groups:
 
     def trajectories(self, group: str) -> list[list[Row]]:
         """Return the trajectories of a group, each as its turns in order."""
-        found: dict[str, list[Row]] = {}
+        by_id: dict[str, list[Row]] = {}
         for row in self.rows(group):
-            found.setdefault(row["trajectory_id"], []).append(row)
-        return [sorted(rows, key=lambda row: row["turn"]) for rows in found.values()]
+            by_id.setdefault(row["trajectory_id"], []).append(row)
+        return [sorted(rows, key=lambda row: row["turn"]) for rows in by_id.values()]
 
 
 def _decided(reader: Reader, by_kind: Mapping[str, Sequence[Place]], turns: _Groups) -> dict[str, Row]:
@@ -326,5 +326,5 @@ def _cut_to(ids: list[int], lengths: list[int] | None, shown: str) -> tuple[list
 def _sample(row: Row | None) -> Row | None:
     if row is None:
         return None
-    found = {name: row[column] for column, name in _SAMPLE_COLUMNS.items()}
-    return {name: None if value is None else float(f"{value:.4g}") for name, value in found.items()}
+    values = {name: row[column] for column, name in _SAMPLE_COLUMNS.items()}
+    return {name: None if value is None else float(f"{value:.4g}") for name, value in values.items()}

@@ -57,12 +57,12 @@ def headline(
     if change is not None and change.is_apart:
         direction = "rose" if change.mean > 0 else "fell"
         return f"Success {direction} from {ends[0]} to {ends[1]} in {done}, by {_points(change)}.{peak}"
-    told = (
+    outcome = (
         "whether it changed is not known, as its episodes cannot be read"
         if change is None
         else f"no change that can be told from chance, {_points(change)}"
     )
-    return f"Success was {ends[0]}, and is {ends[1]} after {done}: {told}.{peak}"
+    return f"Success was {ends[0]}, and is {ends[1]} after {done}: {outcome}.{peak}"
 
 
 def _points(change: PanelDifference) -> str:
@@ -122,7 +122,7 @@ def goes_wrong(failures: Failures | None) -> str:
 def facts(data: ReportData) -> list[tuple[str, str]]:
     """Return names and values of the key facts; those that the run does not state are left out."""
     run, state, config = data.run, data.state, data.run.stated
-    found = [
+    rows = [
         ("State", state.status if state else "not recorded"),
         ("Iterations", f"{data.num_iterations} of {iterations_asked(run)}"),
         ("Updates", str(max(data.updates.values(), default=0))),
@@ -138,10 +138,10 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
     ]
     if run.flow == "replay":
         start, stop = (run.parameters.get(end, UNKNOWN) for end in ("start", "stop"))
-        found.insert(0, ("Replay of", f"{run.parameters.get('base', UNKNOWN)}, from checkpoint {start} to {stop}"))
+        rows.insert(0, ("Replay of", f"{run.parameters.get('base', UNKNOWN)}, from checkpoint {start} to {stop}"))
     if state is not None:
-        found.insert(-1, ("Last heartbeat", moment(state.heartbeat)))
-    return [(name, value) for name, value in found if value != UNKNOWN]
+        rows.insert(-1, ("Last heartbeat", moment(state.heartbeat)))
+    return [(name, value) for name, value in rows if value != UNKNOWN]
 
 
 def iterations_asked(run: RunRecord) -> str:
@@ -163,21 +163,21 @@ def _rollout_words(data: ReportData) -> str:
     if not data.rollouts:
         return "No rollout has been stored yet."
     collected = set(data.collected)  # trajectories reused by later iterations (Online-k) are counted once
-    own = [e for e in data.rollouts if e.iteration in collected]
-    shown = sum(e.num_trajectories for e in own)
+    batches = [e for e in data.rollouts if e.iteration in collected]
+    shown = sum(e.num_trajectories for e in batches)
     everything = sum(d.num_trajectories for d in data.decisions if d.iteration in collected)
-    if len(own) == len(collected) and all(e.num_trajectories == e.num_all for e in own):
+    if len(batches) == len(collected) and all(e.num_trajectories == e.num_all for e in batches):
         words = f"All {shown:,} training trajectories of the run are in this page."
     else:
         of_all = f" of the run's {everything:,}" if everything >= shown else ""
         words = (
-            f"This page holds {shown:,}{of_all} training trajectories, from {len(own)} of "
+            f"This page holds {shown:,}{of_all} training trajectories, from {len(batches)} of "
             f"{counted(len(collected), 'rollout')}: the first, the last, those at which a signal "
             "was raised, and others evenly spaced between. The rest are "
             f"in the store: `starpo report {data.run.name} --embed N` adds those of iteration N to the page, "
             f"`starpo show {data.run.name} --iteration N --trajectory ID` prints one."
         )
-        cut = [e for e in own if e.num_trajectories < e.num_all]
+        cut = [e for e in batches if e.num_trajectories < e.num_all]
         if cut:
             words += f" Of iteration {cut[0].iteration} it holds {cut[0].num_trajectories:,} of {cut[0].num_all:,}."
     not_drawn = sum(e.num_not_drawn for e in data.rollouts)

@@ -208,8 +208,8 @@ def _reasons(
             if is_surplus[member]:
                 reasons[member] = f"{SURPLUS}, the {config.num_wanted} groups wanted were kept before it; {rule}"
             elif may_keep[member]:
-                told = f"number {place} of {num_candidates} by {config.metric} {group['score']:.4g}{direction}"
-                reasons[member] = f"{'kept' if group['kept'] else 'dropped'}: {told}; {rule}"
+                standing = f"number {place} of {num_candidates} by {config.metric} {group['score']:.4g}{direction}"
+                reasons[member] = f"{'kept' if group['kept'] else 'dropped'}: {standing}; {rule}"
             elif group["num_valid"] == 0:
                 reasons[member] = f"dropped: no valid trajectory, all {group['num_trajectories']} ended in an error"
             else:

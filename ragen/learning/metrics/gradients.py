@@ -30,10 +30,10 @@ def buckets(selection: pa.Table) -> list[list[str]]:
     valid = selection.filter(pc.greater(selection["num_valid"], 0))
     stds, ids = np.maximum(valid["return_std"].to_numpy(), ZERO_VARIANCE_STD), valid["group_id"].to_pylist()
     num_smaller = np.searchsorted(np.sort(stds), stds, side="left")
-    found: list[list[str]] = [[] for _ in range(NUM_BUCKETS)]
+    groups: list[list[str]] = [[] for _ in range(NUM_BUCKETS)]
     for group_id, smaller in zip(ids, num_smaller.tolist(), strict=True):
-        found[smaller * NUM_BUCKETS // len(ids)].append(group_id)
-    return found
+        groups[smaller * NUM_BUCKETS // len(ids)].append(group_id)
+    return groups
 
 
 def gradient_metrics(

@@ -140,9 +140,9 @@ def reward_metrics(rewards: pa.Table, turns: pa.Table) -> dict[str, float]:
         Names, each prefixed with `reward/`, and values; empty without any valid trajectory.
     """
     valid = pl.DataFrame(rewards.drop_columns(["normalised_return"])).filter("is_valid")
-    told = pl.DataFrame(turns.select(["trajectory_id", "status", "info"]))
+    frame = pl.DataFrame(turns.select(["trajectory_id", "status", "info"]))
     malformed = (
-        told.filter(~lacks(told["info"], FORMAT))
+        frame.filter(~lacks(frame["info"], FORMAT))
         .group_by("trajectory_id", maintain_order=True)
         .agg(is_malformed=(pl.col("status") == "format_error").any())
     )
@@ -256,8 +256,8 @@ def metrics_by_tag(turns: pa.Table, rewards: pa.Table, selection: pa.Table, tags
         played = turns.filter(pc.equal(turns["env"], tag))
         paid = rewards.filter(pc.is_in(rewards["trajectory_id"], played["trajectory_id"].combine_chunks()))
         decided = selection.filter(pc.equal(selection["env"], tag))
-        found = rollout_metrics(played) | reward_metrics(paid, played) | filter_metrics(decided)
-        values |= {f"{name}/{tag}": found[name] for name in BY_TAG if name in found}
+        metrics = rollout_metrics(played) | reward_metrics(paid, played) | filter_metrics(decided)
+        values |= {f"{name}/{tag}": metrics[name] for name in BY_TAG if name in metrics}
     return values
 
 

@@ -47,24 +47,24 @@ def objective_metrics(names: Sequence[str], measured: MeasuredObjectives) -> dic
     values: dict[str, float] = {}
     cosines = measured.cosines
     for place, (name, groups) in enumerate(zip(names, measured.groups, strict=True)):
-        own: dict[str, float] = {"norm": groups.norm, "num_groups": groups.num}
-        own |= {"signal_to_noise": groups.signal / groups.noise} if groups.noise > 0 else {}
-        own |= {f"{_COSINE}{other}": float(cosines[place, column]) for column, other in enumerate(names)}
-        values |= {f"objectives/{name}/{key}": value for key, value in own.items() if np.isfinite(value)}
+        measures: dict[str, float] = {"norm": groups.norm, "num_groups": groups.num}
+        measures |= {"signal_to_noise": groups.signal / groups.noise} if groups.noise > 0 else {}
+        measures |= {f"{_COSINE}{other}": float(cosines[place, column]) for column, other in enumerate(names)}
+        values |= {f"objectives/{name}/{key}": value for key, value in measures.items() if np.isfinite(value)}
     return values
 
 
 def compared(values: Mapping[str, float], names: Sequence[str]) -> Compared:
     """Extract the measurements of these objectives from metrics, in this order."""
-    found: dict[str, dict[str, float]] = {name: {} for name in names}
+    measures: dict[str, dict[str, float]] = {name: {} for name in names}
     cosines: dict[str, dict[str, float]] = {name: {} for name in names}
     for name, value in values.items():
         match = _METRIC.fullmatch(name)
-        if match is None or match[1] not in found:
+        if match is None or match[1] not in measures:
             continue
         if match[2].startswith(_COSINE):
             cosines[match[1]][match[2].removeprefix(_COSINE)] = value
         else:
-            found[match[1]][match[2]] = value
-    ordered = {one: {other: own[other] for other in names if other in own} for one, own in cosines.items()}
-    return Compared(found, ordered)
+            measures[match[1]][match[2]] = value
+    ordered = {one: {other: row[other] for other in names if other in row} for one, row in cosines.items()}
+    return Compared(measures, ordered)

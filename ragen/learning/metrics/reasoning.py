@@ -61,13 +61,13 @@ def pick(turns: pa.Table, choice: Choice, number: int, seed: int, decode: Decode
         if row["think"] and is_first and row["trajectory_id"] not in left_out:
             candidates.setdefault(row["trajectory_id"], []).append(row)
     random = python_random(str(seed), choice)
-    drawn = [random.choice(own) for own in candidates.values()]
+    drawn = [random.choice(turns_of_one) for turns_of_one in candidates.values()]
     drawn.sort(key=lambda row: (row["member"], row["group_id"]))
     chosen = []
     for row in drawn:
-        found = _reasoned(turns, row["row"], row["think"], decode)
-        if found is not None:
-            chosen.append(found)
+        reasoned = _reasoned(turns, row["row"], row["think"], decode)
+        if reasoned is not None:
+            chosen.append(reasoned)
         if len(chosen) == number:
             break
     return chosen

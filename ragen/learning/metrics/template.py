@@ -59,9 +59,9 @@ def template_metrics(scores_NN: np.ndarray, prompts: Sequence[object]) -> dict[s
     }
     is_same_NN = np.array([[one == other for other in prompts] for one in prompts])
     for k in (k for k in RETRIEVED if k < number):
-        found = np.mean([_hit(row, same, k) for row, same in zip(scores_NN, is_same_NN, strict=True)])
+        rate = np.mean([_hit(row, same, k) for row, same in zip(scores_NN, is_same_NN, strict=True)])
         chance = np.mean([_drawn(number, int(count), k) for count in is_same_NN.sum(axis=1)])
-        values |= {f"retrieval_at_{k}": found, f"retrieval_at_{k}_above_chance": found - chance}
+        values |= {f"retrieval_at_{k}": rate, f"retrieval_at_{k}_above_chance": rate - chance}
     return {name: float(value) for name, value in values.items()}
 
 

@@ -128,8 +128,8 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: ob
 def _with_options(name: str, config: RewardConfig) -> RewardConfig:
     """Return the settings with a component's own options beside those by component: `config.options["price"]`, as every
     other part of one's own reads them."""
-    own = config.options.get(name, {})
-    return config.model_copy(update={"options": {**config.options, **own}}) if own else config
+    options = config.options.get(name, {})
+    return config.model_copy(update={"options": {**config.options, **options}}) if options else config
 
 
 def _normalised_return(config: RewardConfig) -> pl.Expr:

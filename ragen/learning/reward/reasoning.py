@@ -23,7 +23,7 @@ def reasoning_format(turns: pa.Table, config: RewardConfig) -> np.ndarray:
     """
     frame = pl.DataFrame(turns.select(["format_ok", "think"]))
     is_formed = [
-        is_ok and bool(found := parts(think)) and all(part.strip() for part in found.values())
+        is_ok and bool(split := parts(think)) and all(part.strip() for part in split.values())
         for is_ok, think in frame.iter_rows()
     ]
     return np.where(np.array(is_formed, bool), _reward(config, "reasoning_format"), 0.0)

@@ -89,13 +89,13 @@ def _paid(
 
 def _frequent(texts: Sequence[str | None], observations: Sequence[str], number: int) -> np.ndarray:
     """Mark the texts among the `number` that were said of the most different observations, ignoring case and space."""
-    said = pl.DataFrame(
+    frame = pl.DataFrame(
         {"text": [None if text is None else " ".join(text.casefold().split()) for text in texts], "of": observations},
         schema={"text": pl.String, "of": pl.String},
     )
-    counts = said.drop_nulls().group_by("text").agg(pl.col("of").n_unique()).filter(pl.col("of") >= _LEAST_FREQUENT)
+    counts = frame.drop_nulls().group_by("text").agg(pl.col("of").n_unique()).filter(pl.col("of") >= _LEAST_FREQUENT)
     frequent = counts.sort(["of", "text"], descending=[True, False]).head(number)["text"]
-    return said["text"].is_in(frequent.implode()).fill_null(False).to_numpy().copy()
+    return frame["text"].is_in(frequent.implode()).fill_null(False).to_numpy().copy()
 
 
 @lru_cache(65_536)

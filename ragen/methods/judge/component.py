@@ -64,4 +64,4 @@ def _facts(row: Mapping[str, Any], after: str) -> Facts | None:
 
 def filled_in(template: str, facts: Facts) -> str:
     """Fill in a template in one pass, so that braces in the values are not interpreted."""
-    return PLACEHOLDER.sub(lambda found: facts[found[1]], template)
+    return PLACEHOLDER.sub(lambda match: facts[match[1]], template)

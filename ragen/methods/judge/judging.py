@@ -58,7 +58,7 @@ class Judge:
         missing = [prompt for prompt in different if prompt not in known]
         if missing:
             _log.info("%s: %d of %d questions are new to the store", self._settings, len(missing), len(different))
-            known |= self._asked(missing)
+            known |= self._new_answers(missing)
         return known
 
     def _stored(self, prompts: Sequence[str]) -> dict[str, bool]:
@@ -68,14 +68,14 @@ class Judge:
             answers = list(threads.map(lambda prompt: self._store.answers.get(self._question(prompt)), prompts))
         return {prompt: answer == "YES" for prompt, answer in zip(prompts, answers, strict=True) if answer is not None}
 
-    def _asked(self, prompts: Sequence[str]) -> dict[str, bool]:
+    def _new_answers(self, prompts: Sequence[str]) -> dict[str, bool]:
         """Send the prompts concurrently, up to the limit; the first failure stops it, and answers so far are stored."""
         with open_client(self._options, self._settings) as client:
             threads = ThreadPoolExecutor(self._options.max_concurrent, thread_name_prefix="judge")
-            asked = {prompt: threads.submit(self._answer, client, prompt) for prompt in prompts}
-            wait(asked.values(), return_when=FIRST_EXCEPTION)
+            futures = {prompt: threads.submit(self._answer, client, prompt) for prompt in prompts}
+            wait(futures.values(), return_when=FIRST_EXCEPTION)
             threads.shutdown(wait=True, cancel_futures=True)
-        ended = [future for future in asked.values() if not future.cancelled()]
+        ended = [future for future in futures.values() if not future.cancelled()]
         errors = [error for future in ended if (error := future.exception()) is not None]
         if errors and not isinstance(errors[0], EngineError):
             raise errors[0]
@@ -84,7 +84,7 @@ class Judge:
                 f"{errors[0]}. {len(ended) - len(errors)} of {len(prompts)} new answers are kept in {self._store.url}: "
                 "run the same command again to continue from there; it asks only for the others"
             ) from None
-        return {prompt: future.result() for prompt, future in asked.items()}
+        return {prompt: future.result() for prompt, future in futures.items()}
 
     def _answer(self, client: Any, prompt: str) -> bool:
         import openai
@@ -116,11 +116,11 @@ class Judge:
             temperature=0.0,
             **{self._options.limit_parameter: self._options.max_answer_tokens},
         )
-        said = completion.choices[0].message.content or ""
-        last = (said.strip().splitlines() or [""])[-1]
+        text = completion.choices[0].message.content or ""
+        last = (text.strip().splitlines() or [""])[-1]
         word = re.sub(r"[^A-Z]", "", last.upper())
         if word not in ("YES", "NO"):
-            raise _UnclearError(repr(said[:_LONGEST_SHOWN]))
+            raise _UnclearError(repr(text[:_LONGEST_SHOWN]))
         return word
 
     def _question(self, prompt: str) -> dict[str, Any]:

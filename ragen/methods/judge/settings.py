@@ -51,11 +51,11 @@ class JudgeOptions(OpenAIServer):
     @field_validator("template")
     @classmethod
     def _can_be_filled_in(cls, template: str) -> str:
-        found = PLACEHOLDER.findall(template)
-        if strange := [name for name in found if name not in cls.placeholders]:
+        names = PLACEHOLDER.findall(template)
+        if strange := [name for name in names if name not in cls.placeholders]:
             known = ", ".join(f"{{{name}}}" for name in cls.placeholders)
             raise ValueError(f"{{{strange[0]}}} is not known here; known: {known}")
-        if not set(OF_THE_TURN) & set(found):
+        if not set(OF_THE_TURN) & set(names):
             raise ValueError(
                 "expected a part of the turn in it, such as {think}: otherwise all turns get the same question"
             )

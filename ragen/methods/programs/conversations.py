@@ -22,13 +22,13 @@ class Heard:
 
     Attributes:
         prompt: Its prompt.
-        said: The response as it was returned to the program.
+        message: The response as it was returned to the program.
         shown: The response as the model said it, reasoning included.
         ids: As sampled. [num_response_tokens]
     """
 
     prompt: "ConversationPrompt"
-    said: ChatMessage
+    message: ChatMessage
     shown: ChatMessage
     ids: list[int]
 
@@ -89,7 +89,7 @@ class Conversations:
         else:
             before, images, new = known.prompt.ids + known.ids, known.prompt.images, instructed(new, instruction)
             shown = (*known.prompt.shown, known.shown, *new)
-            added = self._spelling.continuation(before[-1], bool(known.said.calls), new, tools)
+            added = self._spelling.continuation(before[-1], bool(known.message.calls), new, tools)
             if not self._spelling.is_verbatim:
                 whole = self._spelling.opening(shown, tools)
                 may_go_on = self._keeps_thoughts or all(message.role == "tool" for message in new)
@@ -105,18 +105,22 @@ class Conversations:
         return ConversationPrompt(messages, shown, tools, known, before + added.prompt_ids, (*images, *placed), number)
 
     def answered(
-        self, prompt: ConversationPrompt, said: ChatMessage, response_ids: list[int], shown: ChatMessage | None = None
+        self,
+        prompt: ConversationPrompt,
+        message: ChatMessage,
+        response_ids: list[int],
+        shown: ChatMessage | None = None,
     ) -> None:
         """Record the response to a prompt.
 
         Args:
             prompt: The prompt.
-            said: The response as it is returned to the program.
+            message: The response as it is returned to the program.
             response_ids: As it was sampled. [num_response_tokens]
             shown: As the model said it, if that is more than is returned.
         """
-        heard = self._last[prompt.number] = Heard(prompt, said, shown or said, response_ids)
-        place = prompt.tools, (*prompt.messages, said)
+        heard = self._last[prompt.number] = Heard(prompt, message, shown or message, response_ids)
+        place = prompt.tools, (*prompt.messages, message)
         self._heard[place] = min(heard, self._heard.get(place, heard), key=lambda one: one.prompt.number)
 
     def withdrawn(self, prompt: ConversationPrompt) -> None:

@@ -185,13 +185,13 @@ class Endpoint:
 
     def calls(self, timeout_s: float) -> list[PendingCall]:
         """Return the calls that have come since the last time; if there are none, wait for the first one."""
-        found = []
+        calls = []
         try:
-            found.append(self._calls.get(timeout=timeout_s) if timeout_s > 0 else self._calls.get_nowait())
+            calls.append(self._calls.get(timeout=timeout_s) if timeout_s > 0 else self._calls.get_nowait())
             while True:
-                found.append(self._calls.get_nowait())
+                calls.append(self._calls.get_nowait())
         except Empty:
-            return found
+            return calls
 
     def _run(self) -> None:
         asyncio.run(self._server.serve(sockets=[self._socket]))
@@ -231,13 +231,13 @@ class Endpoint:
         client.num_open += 1
         try:
             body = await _body(request)
-            asked = await _read(client, body if is_chat else as_chat(body))
-            client.served.overridden.update(asked.overridden)
-            answer = await self._answer(client.trajectory_id, asked, request)
+            chat_request = await _read(client, body if is_chat else as_chat(body))
+            client.served.overridden.update(chat_request.overridden)
+            answer = await self._answer(client.trajectory_id, chat_request, request)
         finally:
             client.num_open -= 1
-        if asked.is_streamed:  # the whole response is there already
-            events = answer.events(asked.has_usage) if is_chat else response_events(answer)
+        if chat_request.is_streamed:  # the whole response is there already
+            events = answer.events(chat_request.has_usage) if is_chat else response_events(answer)
             return Response(b"".join(events), media_type="text/event-stream")
         return Response(answer.completion() if is_chat else responded(answer), media_type="application/json")
 
@@ -252,9 +252,9 @@ class Endpoint:
             )
         return client
 
-    async def _answer(self, trajectory_id: str, asked: ChatRequest, request: Request) -> Reply:
+    async def _answer(self, trajectory_id: str, chat_request: ChatRequest, request: Request) -> Reply:
         """Wait for the player's answer, or until the program has closed the connection."""
-        call = PendingCall(trajectory_id, asked)
+        call = PendingCall(trajectory_id, chat_request)
         self._calls.put(call)
         closed = asyncio.ensure_future(request.receive())
         answered = asyncio.wrap_future(call.answered)

@@ -82,10 +82,10 @@ class Program(Environment[ProgramSettings]):
             words_of(settings.reward, {})
         elif TARGET.fullmatch(settings.reward) and not callable(resolve(settings.reward)):
             raise EnvironmentFault(f"the reward {settings.reward} is not a function of the transcript and the task")
-        found = code_digest([settings.command, settings.reward])
-        if found != settings.code_digest:
+        digest = code_digest([settings.command, settings.reward])
+        if digest != settings.code_digest:
             raise EnvironmentFault(
-                f"the code that command and reward name has changed: it has the digest {found}, but the settings name "
+                f"the code that command and reward name has changed: it has the digest {digest}, but the settings name "
                 f"{settings.code_digest}. Restore it, or leave code_digest out of the settings to use it as it is now"
             )
         return True

@@ -33,7 +33,7 @@ from starpo.ragen.methods.programs.process import RunningProgram, stop_waiting
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
-from starpo.ragen.methods.programs.trajectory import Policy, ProgramTrajectory
+from starpo.ragen.methods.programs.trajectory import ProgramTrajectory, ShardContext
 
 MAX_RUNNING = 64
 """Programs that run at a time; further episodes of a shard begin as others end."""
@@ -71,12 +71,12 @@ def play(
     assert isinstance(settings, ProgramSettings)
     assert contexts.agent == agent, "the contexts were built for another agent"
     stop_at = None if deadline_s is None else time.monotonic() + deadline_s
-    policy = Policy(contexts, tokenizer, _spelling(tokenizer, contexts), sampling, max_context_tokens)
+    context = ShardContext(contexts, tokenizer, _spelling(tokenizer, contexts), sampling, max_context_tokens)
     trajectories = [
-        ProgramTrajectory(episode, settings, task_of(settings, episode.env_seed), policy) for episode in episodes
+        ProgramTrajectory(episode, settings, task_of(settings, episode.env_seed), context) for episode in episodes
     ]
     with Endpoint() as endpoint:
-        Shard(as_stream(session), endpoint, settings, policy, trajectories).play(stop_at)
+        Shard(as_stream(session), endpoint, settings, context, trajectories).play(stop_at)
     rows = [row for trajectory in trajectories for row in trajectory.rows]
     turns = table_of(rows)
     return with_images(turns, [row["images"] for row in rows]) if agent.shows_images else turns
@@ -95,13 +95,13 @@ class Shard:
         stream: StreamingSession,
         endpoint: Endpoint,
         settings: ProgramSettings,
-        policy: Policy,
+        context: ShardContext,
         trajectories: Sequence[ProgramTrajectory],
     ) -> None:
         self._stream = stream
         self._endpoint = endpoint
         self._settings = settings
-        self._policy = policy
+        self._context = context
         self._order = {one.episode.trajectory_id: place for place, one in enumerate(trajectories)}
         self._to_start = list(reversed(trajectories))
         self._live: dict[str, tuple[ProgramTrajectory, RunningProgram, str]] = {}
@@ -154,14 +154,14 @@ class Shard:
     def _start(self) -> None:
         while self._to_start and len(self._live) < MAX_RUNNING:
             trajectory = self._to_start.pop()
-            episode, sampling = trajectory.episode, self._policy.sampling
+            episode, sampling = trajectory.episode, self._context.sampling
             must_agree = self._settings.sampling == "refuse"
             # A greedy member has another temperature than the run, which its program need not know.
             is_sampled = not episode.is_greedy
             key = self._endpoint.admit(
                 episode.trajectory_id,
                 RunSampling(sampling.temperature, sampling.top_p, must_agree) if is_sampled else RunSampling(),
-                takes_images=self._policy.contexts.agent.shows_images,
+                takes_images=self._context.contexts.agent.shows_images,
             )
             task = {**trajectory.task, "dynamics_seed": episode.dynamics_seed}
             try:
@@ -231,11 +231,11 @@ class Shard:
 
     def _answer(self) -> None:
         finished = self._stream.finished()
-        texts = texts_of(self._policy.tokenizer, finished, self._policy.contexts.stop_token_ids)
+        texts = texts_of(self._context.tokenizer, finished, self._context.contexts.stop_token_ids)
         for (sequence_id, response), text in zip(finished, texts, strict=True):
             trajectory = self._in_flight.pop(sequence_id)
             if trajectory.episode.trajectory_id in self._live:
-                trajectory.hear(sequence_id, response, text)
+                trajectory.on_response(sequence_id, response, text)
 
     def _end_those_that_ended(self) -> None:
         if time.monotonic() < self._polled_at + POLL_S:

@@ -361,7 +361,7 @@ def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[
                 "its package"
             )
         return command
-    words = [PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), word) for word in command]
+    words = [PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), word) for word in command]
     program = None if "\0" in words[0] else shutil.which(words[0], path=search_path())
     if program is None:
         raise EnvironmentFault(
@@ -398,7 +398,7 @@ def environment_of(settings: ProgramSettings, scratch: str) -> dict[str, str]:
     """Return the environment variables of a program: nothing is inherited but what is named here or in the settings."""
     inherited = {name: os.environ[name] for name in ("LANG", *settings.variables) if name in os.environ}
     python_path = os.environ.get("PYTHONPATH", "")
-    own = {
+    variables = {
         "PATH": search_path(),
         "LANG": "C.UTF-8",
         "HOME": scratch,
@@ -406,10 +406,10 @@ def environment_of(settings: ProgramSettings, scratch: str) -> dict[str, str]:
         "NO_PROXY": "127.0.0.1,localhost",
     }
     if python_path:
-        own["PYTHONPATH"] = os.pathsep.join(
+        variables["PYTHONPATH"] = os.pathsep.join(
             str(Path(folder).absolute()) for folder in python_path.split(os.pathsep) if folder
         )
-    return own | inherited
+    return variables | inherited
 
 
 def search_path() -> str:

@@ -42,10 +42,10 @@ def record(config: StarPOConfig, player: ShardPlayer, folder: str, num_tasks: in
         EngineError: If the engine fails.
     """
     settings, rollout = config.environment, config.rollout
-    world, seen, groups = make(settings), set[str](), []
+    world, digests, groups = make(settings), set[str](), []
     for number in range(num_tasks):
-        env_seed = fresh_env_seed(settings, config.seed, "record", number, excluded=frozenset(seen))
-        seen.add(initial_state(world, settings.type, env_seed))
+        env_seed = fresh_env_seed(settings, config.seed, "record", number, excluded=frozenset(digests))
+        digests.add(initial_state(world, settings.type, env_seed))
         groups.append((f"g{number:04d}", env_seed))
     job = RolloutJob(folder, folder, settings, config.agent, rollout.sampling, rollout.max_context_tokens)
     turns, _ = take_usage(play_shards(player, job, make_episodes(groups, times, num_tasks)))

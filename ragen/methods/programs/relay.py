@@ -35,7 +35,7 @@ from starpo.ragen.methods.programs.player import POLL_S, Shard
 from starpo.ragen.methods.programs.replies import Reply
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.tasks import task_of
-from starpo.ragen.methods.programs.trajectory import Policy, ProgramTrajectory, Turn
+from starpo.ragen.methods.programs.trajectory import ProgramTrajectory, ShardContext, Turn
 from starpo.schemas.datasets import UNKNOWN_FINISH
 from starpo.schemas.texts import text_facts
 
@@ -47,14 +47,14 @@ class Answer:
     """What the server said.
 
     Attributes:
-        said: The message.
+        message: The message.
         reasoning: Its reasoning, if the server tells it apart; else ''.
         finish_reason: 'stop', 'length' or 'tool_calls'.
         num_prompt_tokens: As the server counts; 0 if it does not.
         num_response_tokens: Likewise.
     """
 
-    said: ChatMessage
+    message: ChatMessage
     reasoning: str
     finish_reason: str
     num_prompt_tokens: int
@@ -121,9 +121,9 @@ class Relay:
         except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
             raise explained(error, self._server, self._server.max_retries) from None
         except (openai.OpenAIError, ValueError, AttributeError, TypeError, IndexError) as error:
-            told = str(explained(error, self._server, self._server.max_retries))
+            message = str(explained(error, self._server, self._server.max_retries))
             is_asked_wrongly = isinstance(error, openai.BadRequestError | openai.UnprocessableEntityError)
-            return Refusal(told, code="server_error", status=400 if is_asked_wrongly else 502)
+            return Refusal(message, code="server_error", status=400 if is_asked_wrongly else 502)
 
     def _body(self, request: RelayedRequest) -> dict[str, Any]:
         chat, sampling = request.chat, self._sampling
@@ -201,15 +201,17 @@ class RelayPlayer:
         """
         settings = job.environment
         assert isinstance(settings, ProgramSettings)
-        policy = cast(Policy, _NoPolicy(_NoContexts(job.agent), _Numbers(), job.sampling, job.max_context_tokens))
+        context = cast(
+            ShardContext, _RelayContext(_NoContexts(job.agent), _Numbers(), job.sampling, job.max_context_tokens)
+        )
         trajectories = [
-            RelayedTrajectory(episode, settings, task_of(settings, episode.env_seed), policy) for episode in episodes
+            RelayedTrajectory(episode, settings, task_of(settings, episode.env_seed), context) for episode in episodes
         ]
         greet(self._server)
         relay = Relay(self._server, job.sampling)
         try:
             with Endpoint() as endpoint:
-                _RelayShard(cast(Any, relay), endpoint, settings, policy, trajectories).play(None)
+                _RelayShard(cast(Any, relay), endpoint, settings, context, trajectories).play(None)
         finally:
             self.failures += relay.failures
             relay.close()
@@ -225,7 +227,7 @@ class _NoContexts:
 
 
 @dataclass(frozen=True)
-class _NoPolicy:
+class _RelayContext:
     """What a shard needs to know of a policy where there is none."""
 
     contexts: _NoContexts
@@ -263,8 +265,10 @@ class _RelayShard(Shard):
 class RelayedTrajectory(ProgramTrajectory):
     """The calls of one program that a server answers."""
 
-    def __init__(self, episode: Episode, settings: ProgramSettings, task: Mapping[str, Any], policy: Policy) -> None:
-        super().__init__(episode, settings, task, policy)
+    def __init__(
+        self, episode: Episode, settings: ProgramSettings, task: Mapping[str, Any], context: ShardContext
+    ) -> None:
+        super().__init__(episode, settings, task, context)
         self._reasoning: dict[int, str] = {}
         self._failure = ""
 
@@ -278,37 +282,37 @@ class RelayedTrajectory(ProgramTrajectory):
 
     def take(self, sequence_id: str, answer: Answer | Refusal) -> None:
         """Answer the call that a request was made for."""
-        number, call, prompt = self._asked.pop(sequence_id)
+        number, call, prompt = self._pending.pop(sequence_id)
         if call.is_abandoned or isinstance(answer, Refusal):
             self._conversations.withdrawn(prompt)
             if isinstance(answer, Refusal):
                 self._failure = str(answer)
                 call.answer(answer)
             return
-        said = answer.said
-        self._conversations.answered(prompt, said, [])
-        calls = [write_call(one.name, json.loads(one.arguments)) for one in said.calls]
+        message = answer.message
+        self._conversations.answered(prompt, message, [])
+        calls = [write_call(one.name, json.loads(one.arguments)) for one in message.calls]
         think = f"<think>{answer.reasoning}</think>" if answer.reasoning else ""
-        text = think + "\n".join(filter(None, [said.content, *calls]))
+        text = think + "\n".join(filter(None, [message.content, *calls]))
         is_whole = bool(text) and answer.finish_reason != "length"
         required = call.request.requirement
-        is_well_formed = is_whole and required.is_met(said.content, said.calls)
-        self._turns[number] = Turn(prompt, Response([], [], "stop"), text, said, is_well_formed, required.name)
+        is_well_formed = is_whole and required.is_met(message.content, message.calls)
+        self._turns[number] = Turn(prompt, Response([], [], "stop"), text, message, is_well_formed, required.name)
         self._reasoning[number] = answer.reasoning
         name = f"chatcmpl-{self.episode.trajectory_id}-{number}"
         numbers = answer.num_prompt_tokens, answer.num_response_tokens
-        call.answer(Reply(name, said, answer.finish_reason, *numbers))
+        call.answer(Reply(name, message, answer.finish_reason, *numbers))
 
     def _make_rows(self) -> None:
         super()._make_rows()
         for row, (number, turn) in zip(self.rows, sorted(self._turns.items()), strict=True):
             prompt = turn.prompt
-            told = prompt.shown if row["is_context_start"] else prompt.new_messages
-            response = _as_stored(turn.said)
+            messages = prompt.shown if row["is_context_start"] else prompt.new_messages
+            response = _as_stored(turn.message)
             if think := self._reasoning[number]:
                 response["reasoning_content"] = think
             tools = json.loads(prompt.tools) if row["is_context_start"] else ()
-            spoken = text_facts(list(map(_as_stored, told)), response, tools, row["observation"], row["response"])
+            spoken = text_facts(list(map(_as_stored, messages)), response, tools, row["observation"], row["response"])
             # Unsorted: a template shows fields of tools and arguments in the sender's order.
             row |= {"prompt_ids": [], "info": json.dumps(json.loads(row["info"]) | spoken)}
 

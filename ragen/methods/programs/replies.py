@@ -18,7 +18,7 @@ class Reply:
 
     Attributes:
         id: Unique in the rollout.
-        said: Text and calls.
+        message: Text and calls.
         finish_reason: 'stop', 'length' or 'tool_calls'.
         num_prompt_tokens: Length of the context.
         num_response_tokens: Number of sampled tokens, the end token included.
@@ -27,7 +27,7 @@ class Reply:
     """
 
     id: str
-    said: ChatMessage
+    message: ChatMessage
     finish_reason: str
     num_prompt_tokens: int
     num_response_tokens: int
@@ -43,9 +43,9 @@ class Reply:
     def _message(self) -> dict[str, Any]:
         calls = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in self.said.calls
+            for call in self.message.calls
         ]
-        content = None if calls and not self.said.content else self.said.content
+        content = None if calls and not self.message.content else self.message.content
         more = {"tool_calls": calls, "reasoning_content": self.reasoning}
         return {"role": "assistant", "content": content} | {name: value for name, value in more.items() if value}
 
@@ -86,8 +86,8 @@ class Reply:
 def error(refusal: Refusal) -> bytes:
     """Return the body of an error."""
     kind = "authentication_error" if refusal.status == 401 else "invalid_request_error"
-    found = {"message": str(refusal), "type": kind, "param": refusal.param, "code": refusal.code}
-    return _json({"error": found})
+    details = {"message": str(refusal), "type": kind, "param": refusal.param, "code": refusal.code}
+    return _json({"error": details})
 
 
 def models() -> bytes:

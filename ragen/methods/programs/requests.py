@@ -187,28 +187,28 @@ def read_request(body: bytes, run: RunSampling, album: Album | None = None) -> C
     """
     check_size(body)
     try:
-        asked = _Body.model_validate_json(body)
+        parsed = _Body.model_validate_json(body)
     except ValidationError as error:
         raise refusal(error) from None
-    for name in asked.model_extra or ():
+    for name in parsed.model_extra or ():
         message = f"{name[:200]} is not supported: leave it out"
         raise Refusal(message, code="unsupported_parameter", param=name[:100])
-    calls = [call.function.arguments for message in asked.messages for call in message.tool_calls or ()]
+    calls = [call.function.arguments for message in parsed.messages for call in message.tool_calls or ()]
     check_size("".join(text for text in calls if isinstance(text, str)).encode("utf-8", "replace"))
-    tools: Sequence[Any] = () if asked.tool_choice == "none" else asked.tools or ()
+    tools: Sequence[Any] = () if parsed.tool_choice == "none" else parsed.tools or ()
     names = _distinct([tool["function"]["name"] for tool in tools])
-    limits = [limit for limit in (asked.max_tokens, asked.max_completion_tokens) if limit is not None]
+    limits = [limit for limit in (parsed.max_tokens, parsed.max_completion_tokens) if limit is not None]
     return ChatRequest(
-        messages=tuple(_message(number, message, album) for number, message in enumerate(asked.messages)),
+        messages=tuple(_message(number, message, album) for number, message in enumerate(parsed.messages)),
         tools=json.dumps(tools, ensure_ascii=False),
         tool_names=names,
         max_tokens=min(limits, default=None),
-        stops=tuple([asked.stop] if isinstance(asked.stop, str) else asked.stop or ()),
-        is_streamed=bool(asked.stream),
-        has_usage=bool((asked.stream_options or {}).get("include_usage")),
-        has_logprobs=bool(asked.logprobs),
-        requirement=_requirement(asked, names),
-        overridden=_overridden(asked, run),
+        stops=tuple([parsed.stop] if isinstance(parsed.stop, str) else parsed.stop or ()),
+        is_streamed=bool(parsed.stream),
+        has_usage=bool((parsed.stream_options or {}).get("include_usage")),
+        has_logprobs=bool(parsed.logprobs),
+        requirement=_requirement(parsed, names),
+        overridden=_overridden(parsed, run),
     )
 
 
@@ -231,13 +231,13 @@ def check_size(body: bytes) -> None:
         raise Refusal(message, code="body_too_large", status=413)
 
 
-def _requirement(asked: _Body, names: tuple[str, ...]) -> Requirement:
+def _requirement(parsed: _Body, names: tuple[str, ...]) -> Requirement:
     """Return the form that a request requires.
 
     Raises:
         Refusal: If it requires a call of a tool that it does not declare.
     """
-    choice = asked.tool_choice
+    choice = parsed.tool_choice
     if choice == "required" or isinstance(choice, _ToolChoice):
         tool = ANY_TOOL if isinstance(choice, str) else choice.function.name
         if not names or tool not in (ANY_TOOL, *names):
@@ -247,7 +247,7 @@ def _requirement(asked: _Body, names: tuple[str, ...]) -> Requirement:
                 f"tool_choice requires a call of {wanted}; the tools declared are: {known}", param="tool_choice"
             )
         return Requirement(tool=tool)
-    form = asked.response_format
+    form = parsed.response_format
     if form is None or form.type == "text":
         return Requirement()
     if form.type == "json_schema" and form.json_schema is None:
@@ -256,7 +256,7 @@ def _requirement(asked: _Body, names: tuple[str, ...]) -> Requirement:
     return Requirement(True, json.dumps(schema, ensure_ascii=False) if schema else "")
 
 
-def _overridden(asked: _Body, run: RunSampling) -> tuple[str, ...]:
+def _overridden(parsed: _Body, run: RunSampling) -> tuple[str, ...]:
     """Return the names of sampling settings that differ from the run's.
 
     Raises:
@@ -266,7 +266,7 @@ def _overridden(asked: _Body, run: RunSampling) -> tuple[str, ...]:
     differing = {
         name: given
         for name, value in neutral.items()
-        if None not in (value, given := getattr(asked, name)) and not _is_equal(given, value)
+        if None not in (value, given := getattr(parsed, name)) and not _is_equal(given, value)
     }
     if run.must_agree and differing:
         name, given = next(iter(differing.items()))
@@ -275,7 +275,7 @@ def _overridden(asked: _Body, run: RunSampling) -> tuple[str, ...]:
             f"(environment.sampling = 'refuse'). Leave {name} out",
             param=name,
         )
-    return (*differing, *(["seed"] if asked.seed is not None else []))
+    return (*differing, *(["seed"] if parsed.seed is not None else []))
 
 
 def _is_equal(given: Any, value: Any) -> bool:

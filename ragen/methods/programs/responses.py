@@ -75,28 +75,28 @@ def as_chat(body: bytes) -> bytes:
     """
     check_size(body)
     try:
-        asked = _Body.model_validate_json(body)
+        parsed = _Body.model_validate_json(body)
     except ValidationError as error:
         raise refusal(error) from None
-    items = [_Item(role="user", content=asked.input)] if isinstance(asked.input, str) else asked.input
-    instructions = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
+    items = [_Item(role="user", content=parsed.input)] if isinstance(parsed.input, str) else parsed.input
+    instructions = [{"role": "system", "content": parsed.instructions}] if parsed.instructions else []
     tools = [
         {"type": tool.get("type"), "function": {name: value for name, value in tool.items() if name != "type"}}
-        for tool in asked.tools or ()
+        for tool in parsed.tools or ()
     ]
-    choice: Any = asked.tool_choice
+    choice: Any = parsed.tool_choice
     if isinstance(choice, _Function):
         choice = {"type": "function", "function": {"name": choice.name}}
-    form = asked.text.format if asked.text else None
+    form = parsed.text.format if parsed.text else None
     chat: dict[str, Any] = {
         "messages": instructions + _messages(items),
         "tools": tools,
-        "max_tokens": asked.max_output_tokens,
+        "max_tokens": parsed.max_output_tokens,
         "tool_choice": choice,
     }
     if form is not None:
         chat["response_format"] = {"type": form.type, "json_schema": {"schema": form.definition}}
-    return json.dumps((asked.model_extra or {}) | chat).encode()
+    return json.dumps((parsed.model_extra or {}) | chat).encode()
 
 
 def _messages(items: Sequence[_Item]) -> list[dict[str, Any]]:
@@ -172,14 +172,14 @@ def _event(number: int, kind: str, **fields: Any) -> bytes:
 
 def _whole(reply: Reply) -> dict[str, Any]:
     """Return a `response` that has ended."""
-    said, is_cut = reply.said, reply.finish_reason == "length"
+    message, is_cut = reply.message, reply.finish_reason == "length"
     output: list[dict[str, Any]] = [
         {"type": "function_call", "id": f"fc_{call.id}", "call_id": call.id, "name": call.name,
          "arguments": call.arguments, "status": "completed"}
-        for call in said.calls
+        for call in message.calls
     ]  # fmt: skip
-    if said.content or not output:
-        content = [{"type": "output_text", "text": said.content, "annotations": []}]
+    if message.content or not output:
+        content = [{"type": "output_text", "text": message.content, "annotations": []}]
         output.insert(0, {"type": "message", "id": f"msg_{reply.id}", "role": "assistant", "content": content})
         output[0]["status"] = "incomplete" if is_cut else "completed"
     numbers = reply.num_prompt_tokens, reply.num_response_tokens

@@ -72,11 +72,11 @@ def _of_output(output: str, source: str, *, may_be_number: bool) -> tuple[float,
     """Read the last line that is a JSON object (or a number, if it may be one)."""
     for line in reversed(output.splitlines()):
         try:
-            found = json.loads(line)
+            value = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict) or (may_be_number and isinstance(found, int | float)):
-            return _checked(found, f"{source} printed")
+        if isinstance(value, dict) or (may_be_number and isinstance(value, int | float)):
+            return _checked(value, f"{source} printed")
     raise ProgramError(f'{source} printed no reward; expected a last line such as {{"reward": 1.0, "success": true}}')
 
 

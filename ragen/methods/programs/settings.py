@@ -77,8 +77,8 @@ class ProgramSettings(EnvironmentSettings):
         if not value or not all(value):
             raise ValueError("it has no word, or an empty one; expected such as ['python', 'agent.py']")
         known = PLACEHOLDERS if info.field_name == "command" else ()
-        found = [name for word in value for name in PLACEHOLDER.findall(word)]
-        if unknown := [name for name in found if name not in known]:
+        placeholders = [name for word in value for name in PLACEHOLDER.findall(word)]
+        if unknown := [name for name in placeholders if name not in known]:
             names = ", ".join(f"{{{name}}}" for name in known) or "none; it reads task and transcript as JSON"
             raise ValueError(f"{{{unknown[0]}}} is not a placeholder; known: {names}")
         return value

@@ -268,7 +268,7 @@ class Spelling:
             roles = ", ".join(dict.fromkeys(message["role"] for message in messages))
             return f"refuses messages of the roles {roles}: {problem}"[:500]
         if num_before:  # what follows the response, from the token that ends it
-            spoken = [found.end() for found in _MARKER.finditer(text) if _insert(found).number < num_before]
+            spoken = [match.end() for match in _MARKER.finditer(text) if _insert(match).number < num_before]
             text = text[self._end(text, max(spoken, default=0)) :]
             if not text:
                 return "does not end the assistant's message"
@@ -301,9 +301,9 @@ def tools_line(config: StarPOConfig) -> str:
     Raises:
         StarPOError: If policy, tokenizer or template cannot be used.
     """
-    found = tokenizer_and_positions(config)
-    assert found is not None, "the model is on this machine"
-    spelling = Spelling(found[0], ContextBuilder(found[0], config.agent, config.rollout.max_response_tokens))
+    loaded = tokenizer_and_positions(config)
+    assert loaded is not None, "the model is on this machine"
+    spelling = Spelling(loaded[0], ContextBuilder(loaded[0], config.agent, config.rollout.max_response_tokens))
     if problem := spelling.tools_problem:
         return f"tools: none can be declared. For a program that calls some, {problem}"
     return f"tools: the chat template declares them; calls are read in the form '{spelling.call_form}'"
@@ -325,11 +325,11 @@ def _mark(value: Any, texts: list[Text], images: tuple[Image, ...] = ()) -> Any:
 def _cut(text: str) -> Iterator[Part]:
     """Yield the template's pieces and the texts to insert between them."""
     place = 0
-    for found in _MARKER.finditer(text):
-        if found.start() > place:
-            yield text[place : found.start()]
-        yield _insert(found)
-        place = found.end()
+    for match in _MARKER.finditer(text):
+        if match.start() > place:
+            yield text[place : match.start()]
+        yield _insert(match)
+        place = match.end()
     if place < len(text):
         yield text[place:]
 

@@ -39,10 +39,10 @@ def load_tasks(settings: "ProgramSettings") -> Sequence[Task]:
         EnvironmentFault: If they cannot be read, or are not those that the settings name.
     """
     tasks = read_tasks(settings.tasks)
-    found = digest_of_all(tasks)
-    if found != settings.tasks_digest:
+    digest = digest_of_all(tasks)
+    if digest != settings.tasks_digest:
         raise EnvironmentFault(
-            f"{settings.tasks} has changed: its {len(tasks)} tasks have the digest {found}, but the settings name "
+            f"{settings.tasks} has changed: its {len(tasks)} tasks have the digest {digest}, but the settings name "
             f"{settings.tasks_digest}. Restore them, or leave tasks_digest out of the settings to use them as they are "
             "now; a source that differs in every process cannot be used"
         )
@@ -125,11 +125,11 @@ def _of_file(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _of_module(target: str) -> Iterator[tuple[str, Any]]:
-    found = resolve(target)
+    resolved = resolve(target)
     try:
         with guarded(f"the tasks of {target}", Runtime.current().plugin_limit):
-            source = found() if callable(found) else found
-            if iter(source) is source and not callable(found):
+            source = resolved() if callable(resolved) else resolved
+            if iter(source) is source and not callable(resolved):
                 raise TypeError("it can be read only once; expected a list, or a function that returns an iterable")
             rows = list(enumerate(source, 1))
     except (StarPOError, OSError):

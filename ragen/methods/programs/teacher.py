@@ -142,9 +142,9 @@ def record_for_new_policy(
         tokenizer.save_pretrained(scratch)
         turns = record(config, player, scratch, num_tasks, times)
     tokenizer.chat_template = template
-    own = make_recorded_tokenizer(turns, tokenizer)
-    save_policy(make_model(NEW_POLICY, own), own, folder)
-    return respell(turns, tokenizer, own)
+    new_tokenizer = make_recorded_tokenizer(turns, tokenizer)
+    save_policy(make_model(NEW_POLICY, new_tokenizer), new_tokenizer, folder)
+    return respell(turns, tokenizer, new_tokenizer)
 
 
 class _Teacher:
@@ -159,16 +159,16 @@ class _Teacher:
         task = dict(self._tasks[request.sequence_id.rpartition("/")[0]])
         try:
             with guarded(f"teacher {self.name}", Runtime.current().plugin_limit):
-                said = self._teach(request.messages(), task, random.Random(request.seed))
+                answer = self._teach(request.messages(), task, random.Random(request.seed))
         except FOREIGN as error:
             fault = describe_fault(error, self.name.partition(":")[0])
             raise EngineError(f"the teacher {self.name} failed: {fault}") from error
-        if isinstance(said, str):
-            return said
+        if isinstance(answer, str):
+            return answer
         try:
-            message = _Message.model_validate(said)
+            message = _Message.model_validate(answer)
         except ValidationError:
-            raise EngineError(f"the teacher {self.name} returned {repr(said)[:200]}; {_EXPECTED}") from None
+            raise EngineError(f"the teacher {self.name} returned {repr(answer)[:200]}; {_EXPECTED}") from None
         return "\n".join(filter(None, (message.content, *self._calls(message.tool_calls))))
 
     def _calls(self, calls: Sequence[_Call]) -> list[str]:

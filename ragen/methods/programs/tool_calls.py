@@ -172,22 +172,22 @@ def _as_json_tokens(body: str) -> Iterator[str]:
         token = _PYTHON.match(body, place)
         if token is None or ((token.lastgroup in ("call", "end")) and is_in_call != (token.lastgroup == "end")):
             raise ValueError(f"no call at {place}")
-        place, found = token.end(), token[token.lastgroup or 0]
+        place, text = token.end(), token[token.lastgroup or 0]
         match token.lastgroup:
             case "call":
                 is_in_call = True
-                yield f'{{"name":"{found}","arguments":{{'
+                yield f'{{"name":"{text}","arguments":{{'
             case "end":
                 is_in_call = False
                 yield "}}"
             case "key":
-                yield f'"{found}":'
+                yield f'"{text}":'
             case "word":
-                yield json.dumps(_WORDS[found])
+                yield json.dumps(_WORDS[text])
             case "text":
-                yield json.dumps(_ESCAPE.sub(_unescaped, found[1:-1]))
+                yield json.dumps(_ESCAPE.sub(_unescaped, text[1:-1]))
             case _:
-                yield found
+                yield text
 
 
 def _unescaped(escape: re.Match[str]) -> str:

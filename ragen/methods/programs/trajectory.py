@@ -1,6 +1,6 @@
 """One trajectory as a program plays it: its calls, and in the end its rows of `turns`.
 
-    PendingCall -> `ask` -> Request -> (engine) -> `hear` -> Reply        Ended -> `end` -> rows
+    PendingCall -> `ask` -> Request -> (engine) -> `on_response` -> Reply        Ended -> `end` -> rows
 
 A turn is a call that was answered and heard. Its observation is what the messages have that the conversation did not
 have before. The reward of the program is that of its last turn. How a program may end:
@@ -56,8 +56,8 @@ _MAX_REASON = 400
 
 
 @dataclass(frozen=True)
-class Policy:
-    """What all trajectories of a shard share on the side of the policy."""
+class ShardContext:
+    """What all trajectories of a shard share of policy, sampling and limits."""
 
     contexts: ContextBuilder
     tokenizer: PreTrainedTokenizerBase
@@ -78,7 +78,7 @@ class Turn:
     prompt: ConversationPrompt
     response: Response
     text: str
-    said: ChatMessage
+    message: ChatMessage
     is_well_formed: bool
     required: str
 
@@ -92,15 +92,17 @@ class ProgramTrajectory:
         rows: Rows of `turns`; empty until the end.
     """
 
-    def __init__(self, episode: Episode, settings: ProgramSettings, task: Mapping[str, Any], policy: Policy) -> None:
+    def __init__(
+        self, episode: Episode, settings: ProgramSettings, task: Mapping[str, Any], context: ShardContext
+    ) -> None:
         self.episode = episode
         self.task = task
         self.rows: list[Row] = []
         self._settings = settings
-        self._policy = policy
-        self._opening = prefilled_tag(policy.contexts.agent)
-        self._conversations = Conversations(policy.spelling, policy.contexts.agent.earlier_thoughts == "kept")
-        self._asked: dict[str, tuple[int, PendingCall, ConversationPrompt]] = {}
+        self._context = context
+        self._opening = prefilled_tag(context.contexts.agent)
+        self._conversations = Conversations(context.spelling, context.contexts.agent.earlier_thoughts == "kept")
+        self._pending: dict[str, tuple[int, PendingCall, ConversationPrompt]] = {}
         self._turns: dict[int, Turn] = {}
         self._num_calls = self._num_abandoned = 0
         self._limit = ""
@@ -108,7 +110,7 @@ class ProgramTrajectory:
     @property
     def is_waiting(self) -> bool:
         """Whether the program waits for a response."""
-        return bool(self._asked)
+        return bool(self._pending)
 
     def ask(self, call: PendingCall, spelled: "Future[ConversationPrompt]") -> Request | None:
         """Return the request for a call; None if the call was refused instead.
@@ -125,8 +127,8 @@ class ProgramTrajectory:
         number, seed = self._num_calls, self.episode.sampling_seed
         self._num_calls += 1
         sequence_id = f"{self.episode.trajectory_id}/{prompt.number}"
-        self._asked[sequence_id] = number, call, prompt
-        uniforms = token_uniforms(seed, number, self._policy.sampling.max_response_tokens)
+        self._pending[sequence_id] = number, call, prompt
+        uniforms = token_uniforms(seed, number, self._context.sampling.max_response_tokens)
         turn_seed = derive_seed(seed, "turn", number)
         return Request(sequence_id, prompt.ids, uniforms, turn_seed, call.request.plain, prompt.images)
 
@@ -137,7 +139,7 @@ class ProgramTrajectory:
             Refusal: If the request is not served.
         """
         self._limit = ""
-        max_calls, limit = self._settings.max_calls, self._policy.max_context_tokens
+        max_calls, limit = self._settings.max_calls, self._context.max_context_tokens
         if self._num_calls >= max_calls:
             self._limit = "calls"
             message = f"this trajectory has had its {max_calls} responses (environment.max_calls)"
@@ -146,14 +148,14 @@ class ProgramTrajectory:
             raise Refusal(message, code=CALL_LIMIT)
         self._check_length(request)
         prompt = self._conversations.prompt(request)
-        if len(prompt.ids) + self._policy.sampling.max_response_tokens > limit:
+        if len(prompt.ids) + self._context.sampling.max_response_tokens > limit:
             self._conversations.withdrawn(prompt)
             raise self._too_long(str(len(prompt.ids)))
         return prompt
 
     def _check_length(self, request: ChatRequest) -> None:
         """Refuse texts that are surely too long after tokenising as many of them as there is room for."""
-        limit = self._policy.max_context_tokens
+        limit = self._context.max_context_tokens
         texts = [request.requirement.schema, request.tools, *(message.content for message in request.messages)]
         texts += [call.arguments for message in request.messages for call in message.calls]
         num_chars, num_tokens = sum(map(len, texts)), 0
@@ -162,19 +164,19 @@ class ProgramTrajectory:
         if num_chars > _USUAL_CHARS_A_TOKEN * limit:
             for text in texts:
                 start = text[: _USUAL_CHARS_A_TOKEN * limit]
-                num_tokens += len(self._policy.contexts.encoder.piece(start, is_first=False, should_cache=False))
+                num_tokens += len(self._context.contexts.encoder.piece(start, is_first=False, should_cache=False))
                 if num_tokens > limit:
                     raise self._too_long("far more")
 
-    def _too_long(self, found: str) -> Refusal:
-        limit, kept = self._policy.max_context_tokens, self._policy.sampling.max_response_tokens
-        self._limit = f"context full: a prompt of {found} tokens, max_context_tokens = {limit}"
+    def _too_long(self, length: str) -> Refusal:
+        limit, kept = self._context.max_context_tokens, self._context.sampling.max_response_tokens
+        self._limit = f"context full: a prompt of {length} tokens, max_context_tokens = {limit}"
         message = (
-            f"messages and tools have {found} tokens, and {kept} are kept for the response; the maximum is {limit}"
+            f"messages and tools have {length} tokens, and {kept} are kept for the response; the maximum is {limit}"
         )
         return Refusal(message, code="context_length_exceeded", param="messages")
 
-    def hear(self, sequence_id: str, response: Response, text: str) -> None:
+    def on_response(self, sequence_id: str, response: Response, text: str) -> None:
         """Answer the call that a request was made for.
 
         Args:
@@ -182,7 +184,7 @@ class ProgramTrajectory:
             response: The response.
             text: Its text without the end token.
         """
-        number, call, prompt = self._asked.pop(sequence_id)
+        number, call, prompt = self._pending.pop(sequence_id)
         if call.is_abandoned:
             self._num_abandoned += 1
             self._conversations.withdrawn(prompt)
@@ -193,27 +195,27 @@ class ProgramTrajectory:
             message = "the server behind this endpoint tells no log-probs: leave logprobs out"
             call.answer(Refusal(message, param="logprobs"))
             return
-        form, required = self._policy.spelling.call_form, call.request.requirement
+        form, required = self._context.spelling.call_form, call.request.requirement
         content, calls, could_read = parse_calls(self._opening + visible, form, call.request.tools)
         calls = tuple(replace(one, id=f"c{number:05d}{index:03d}") for index, one in enumerate(calls))
         shown, reasoning = ChatMessage("assistant", content, calls), ""
         if required.is_json:  # it is read by a program, as from a server that tells reasoning apart
             reasoning, content = _without_reasoning(content)
-        said = ChatMessage("assistant", content, calls)
-        self._conversations.answered(prompt, said, response.token_ids, shown)
+        reply = ChatMessage("assistant", content, calls)
+        self._conversations.answered(prompt, reply, response.token_ids, shown)
         # A response as long as the run allows is malformed, one as long as the program wants is not.
-        num_allowed = self._policy.sampling.max_response_tokens
+        num_allowed = self._context.sampling.max_response_tokens
         is_whole = response.finish_reason == "stop" or len(response.token_ids) < num_allowed
         is_well_formed = is_whole and could_read and required.is_met(content, calls)
-        self._turns[number] = Turn(prompt, response, text, said, is_well_formed, required.name)
+        self._turns[number] = Turn(prompt, response, text, reply, is_well_formed, required.name)
         reason = "tool_calls" if calls else response.finish_reason
         name = f"chatcmpl-{self.episode.trajectory_id}-{number}"
         logprobs = self._logprobs(response) if call.request.has_logprobs else None
-        call.answer(Reply(name, said, reason, len(prompt.ids), len(response.token_ids), reasoning, logprobs))
+        call.answer(Reply(name, reply, reason, len(prompt.ids), len(response.token_ids), reasoning, logprobs))
 
     def _logprobs(self, response: Response) -> list[tuple[str, float]]:
         """Return the text and the log-prob of each token."""
-        texts = self._policy.tokenizer.batch_decode([[token_id] for token_id in response.token_ids])
+        texts = self._context.tokenizer.batch_decode([[token_id] for token_id in response.token_ids])
         return list(zip(texts, response.logprobs, strict=True))
 
     def _cut(self, request: ChatRequest, response: Response, text: str) -> tuple[Response, str, str]:
@@ -223,15 +225,15 @@ class ProgramTrajectory:
             The response, its text, and the text before the stop.
         """
         ids = response.token_ids[: request.max_tokens]
-        text = text if len(ids) == len(response.token_ids) else self._policy.text(ids)
+        text = text if len(ids) == len(response.token_ids) else self._context.text(ids)
         stops = [stop for stop in request.stops if stop in text]
         if stops:
             numbers = range(1, len(ids))
             begun = bisect_left(
-                numbers, True, key=lambda number: any(stop in self._policy.text(ids[:number]) for stop in stops)
+                numbers, True, key=lambda number: any(stop in self._context.text(ids[:number]) for stop in stops)
             )
             ids = ids[: begun + 1]  # the fewest tokens whose text has a stop
-            text = self._policy.text(ids)
+            text = self._context.text(ids)
         elif len(ids) == len(response.token_ids):
             return response, text, text
         kept = Response(ids, response.logprobs[: len(ids)], "stop" if stops else "length")
@@ -298,18 +300,18 @@ class ProgramTrajectory:
         return [
             {**message.as_json(), "conversation": turn.prompt.number}
             for _, turn in sorted(self._turns.items())
-            for message in (*turn.prompt.new_messages, turn.said)
+            for message in (*turn.prompt.new_messages, turn.message)
         ]
 
     def _make_rows(self) -> None:
         context: list[int] = []
-        seen: tuple[PlacedImage, ...] = ()
+        context_images: tuple[PlacedImage, ...] = ()
         for _, turn in sorted(self._turns.items()):
             ids, images = turn.prompt.ids, turn.prompt.images
-            grows = bool(context) and ids[: len(context)] == context and images[: len(seen)] == seen
+            grows = bool(context) and ids[: len(context)] == context and images[: len(context_images)] == context_images
             start = len(context) if grows else 0
             shown = [replace(one, position=one.position - start) for one in images if one.position >= start]
-            context, seen = ids + turn.response.token_ids, images
+            context, context_images = ids + turn.response.token_ids, images
             facts: dict[str, Any] = {"conversation": turn.prompt.number, "effective": True}
             if turn.required:
                 facts["required"] = turn.required
@@ -324,7 +326,7 @@ class ProgramTrajectory:
 
     def _spoken(self, turn: Turn) -> Row:
         think, answer = _parts(turn.text, self._opening)
-        calls = [write_call(call.name, json.loads(call.arguments)) for call in turn.said.calls]
+        calls = [write_call(call.name, json.loads(call.arguments)) for call in turn.message.calls]
         action = "\n".join(calls) or "message"
         is_known = not any(map(math.isnan, turn.response.logprobs))  # a server's are not
         return {
@@ -364,8 +366,8 @@ class ProgramTrajectory:
             "origin": "greedy" if self.episode.is_greedy else "policy",
             **columns,
         }
-        told = [self.rows[-1]["state_digest"] if self.rows else initial, row["observation"], row["response"]]
-        row["state_digest"] = hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+        history = [self.rows[-1]["state_digest"] if self.rows else initial, row["observation"], row["response"]]
+        row["state_digest"] = hashlib.blake2b(json.dumps(history).encode(), digest_size=8).hexdigest()
         self.rows.append(row)
 
 

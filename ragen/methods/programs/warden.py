@@ -40,7 +40,7 @@ Become = Callable[[dict[str, Any]], None]
 
 def main() -> None:
     """For every message with three files (control, report, task), fork a warden."""
-    asked = socket.socket(fileno=os.dup(0))
+    channel = socket.socket(fileno=os.dup(0))
     become = _execute
     if len(sys.argv) > 1:
         become = _call
@@ -49,13 +49,13 @@ def main() -> None:
     gc.freeze()  # the garbage collector would copy the pages that forks share
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens are reaped by the system
     while True:
-        message, files, _, _ = socket.recv_fds(asked, 1, 3)
+        message, files, _, _ = socket.recv_fds(channel, 1, 3)
         if not message:
             return
         with suppress(OSError):  # where no process can be forked, the parent sees the files closed
             if os.fork() == 0:
                 try:
-                    asked.close()
+                    channel.close()
                     _serve(files, become)
                 finally:
                     os._exit(0)
@@ -84,10 +84,10 @@ def _serve(files: list[int], become: Become) -> None:
         file.seek(0)
         file.truncate()
         try:
-            told = _watch(spec, report, task, become)
+            outcome = _watch(spec, report, task, become)
         except OSError as failure:
-            told = {"status": "died", "code": _CANNOT_START, "output": "", "errors": f"cannot be started: {failure}"}
-        json.dump(told, file)
+            outcome = {"status": "died", "code": _CANNOT_START, "output": "", "errors": f"cannot be started: {failure}"}
+        json.dump(outcome, file)
     remove_tree(spec["scratch"])  # here, since the parent may be busy with other programs, or gone
 
 
@@ -232,8 +232,8 @@ def _watch(spec: dict[str, Any], report: int, task: int, become: Become) -> dict
             pass
     if status in ("done", "died") and output.num_bytes > spec["max_output_bytes"]:
         status = "flooded"
-    said, told = (output.ends[stream].decode("utf-8", "replace") for stream in (outs[0], errors[0]))
-    return {"status": status, "code": code, "output": said, "errors": told}
+    output_text, error_text = (output.ends[stream].decode("utf-8", "replace") for stream in (outs[0], errors[0]))
+    return {"status": status, "code": code, "output": output_text, "errors": error_text}
 
 
 def _begin(spec: dict[str, Any], become: Become, standard: tuple[int, ...], others: tuple[int, ...]) -> None:

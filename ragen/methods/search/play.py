@@ -1,8 +1,8 @@
 """Rollout by search: every turn's response is the best of several, each executed on a copy of the environment.
 
-    beginnings -> M candidates each -> (engine) -> respond on a copy -> score -> the best beginnings -> next turn
+    partial trajectories -> M candidates each -> (engine) -> respond on a copy -> score -> the best -> next turn
 
-One loop implements all three methods: 'best_of' and 'lookahead' keep one beginning (a partial trajectory) per
+One loop implements all three methods: 'best_of' and 'lookahead' keep one partial trajectory per
 trajectory, 'beam' keeps B. Candidates of one context differ only in their seeds, so the same shard gives the same rows.
 The first candidate keeps the name of its parent, so that an engine can reuse the context it has cached; names of
 candidates that were not selected are never used again, and a context that does not extend what the engine has under its
@@ -37,7 +37,7 @@ _OF_THE_RESPONSE = ("response_ids", "behaviour_logprobs", "response", "executed_
 
 
 @dataclass
-class _Beginning:
+class _PartialTrajectory:
     """A partial trajectory.
 
     Attributes:
@@ -86,33 +86,33 @@ class _Search:
         self._is_beam = isinstance(search, BeamConfig)
         self._width = search.beam_width if isinstance(search, BeamConfig) else 1
 
-    def play_turn(self, beams: list[list[_Beginning]]) -> list[list[_Beginning]]:
-        """Continue every beginning that is not over; those that are over remain and compete with the others.
+    def play_turn(self, beams: list[list[_PartialTrajectory]]) -> list[list[_PartialTrajectory]]:
+        """Continue every partial trajectory that is not over; those that are over remain and compete with the others.
 
         Args:
-            beams: Beginnings of each trajectory, best first.
+            beams: Partial trajectories of each trajectory, best first.
 
         Returns:
-            The best beginnings after this turn, as many per trajectory as the method keeps.
+            The best partial trajectories after this turn, as many per trajectory as the method keeps.
         """
         requests: list[tuple[LiveEpisode, Request]] = []
         pools, grown = [], []
-        for beginnings in beams:
-            pool: list[_Beginning] = []
-            candidates: list[_Beginning] = []
-            for beginning in beginnings:
-                prompt_ids = None if beginning.live.is_over else self._prompt(beginning)
+        for partials in beams:
+            pool: list[_PartialTrajectory] = []
+            candidates: list[_PartialTrajectory] = []
+            for partial in partials:
+                prompt_ids = None if partial.live.is_over else self._prompt(partial)
                 if prompt_ids is None:
-                    pool.append(beginning)
+                    pool.append(partial)
                     continue
-                own = list(self._candidates(beginning, len(candidates)))
+                continuations = list(self._candidates(partial, len(candidates)))
                 requests += [
                     (candidate.live, request_of(candidate.live, candidate.name, prompt_ids, self._sampling))
-                    for candidate in own
+                    for candidate in continuations
                     if not candidate.live.is_over
                 ]
-                candidates += own
-                pool += own
+                candidates += continuations
+                pool += continuations
             pools.append(pool)
             grown.append(candidates)
         self._answer(requests)
@@ -121,21 +121,21 @@ class _Search:
             _note(candidates)
         return [sorted(pool, key=_place)[: self._width] for pool in pools]
 
-    def _prompt(self, beginning: _Beginning) -> list[int] | None:
-        prompt_ids = prompt_with_room(beginning.live, self._sampling, self._max_context_tokens)
+    def _prompt(self, partial: _PartialTrajectory) -> list[int] | None:
+        prompt_ids = prompt_with_room(partial.live, self._sampling, self._max_context_tokens)
         if prompt_ids is None and self._is_beam:  # the score includes the cost of forfeited actions
-            beginning.score = self._scored(beginning.live.rows)
+            partial.score = self._scored(partial.live.rows)
         return prompt_ids
 
-    def _candidates(self, beginning: _Beginning, first: int) -> Iterator[_Beginning]:
+    def _candidates(self, partial: _PartialTrajectory, first: int) -> Iterator[_PartialTrajectory]:
         for index in range(self._num_candidates):
-            number, turn = first + index, beginning.live.turn
-            yield _Beginning(
-                live=beginning.live.branch("candidate", number),
-                name=f"{beginning.name}.{turn}:{index}" if index else beginning.name,
-                parent=beginning.number,
+            number, turn = first + index, partial.live.turn
+            yield _PartialTrajectory(
+                live=partial.live.branch("candidate", number),
+                name=f"{partial.name}.{turn}:{index}" if index else partial.name,
+                parent=partial.number,
                 number=number,
-                path=list(beginning.path),
+                path=list(partial.path),
             )
 
     def _answer(self, requests: Sequence[tuple[LiveEpisode, Request]]) -> None:
@@ -151,21 +151,21 @@ class _Search:
                     raise EngineError(f"the engine answered sequence '{name}' twice, or without a request")
                 waiting.pop(name).respond(response, text)
 
-    def _score(self, candidates: Sequence[_Beginning]) -> None:
+    def _score(self, candidates: Sequence[_PartialTrajectory]) -> None:
         """Score candidates, after playing the lookahead turns."""
-        seen = [candidate.live for candidate in candidates]
+        episodes = [candidate.live for candidate in candidates]
         if self._depth > 1:
-            seen = [live if live.is_over else live.branch("lookahead", 0) for live in seen]
+            episodes = [live if live.is_over else live.branch("lookahead", 0) for live in episodes]
         for _ in range(self._depth - 1):
             requests = []
-            for candidate, live in zip(candidates, seen, strict=True):
+            for candidate, live in zip(candidates, episodes, strict=True):
                 if live.is_over:
                     continue
                 prompt_ids = prompt_with_room(live, self._sampling, self._max_context_tokens)
                 if prompt_ids is not None:
                     requests.append((live, request_of(live, candidate.name, prompt_ids, self._sampling)))
             self._answer(requests)
-        for candidate, live in zip(candidates, seen, strict=True):
+        for candidate, live in zip(candidates, episodes, strict=True):
             first = 0 if self._is_beam else len(candidate.live.rows) - 1
             candidate.score = self._scored(live.rows[first:])
 
@@ -212,28 +212,28 @@ def play_searching(
     roots = [LiveEpisode(episode, make(settings), contexts) for episode in episodes]
     share_initial_digests(roots)
     shard = _Search(session, contexts, tokenizer, sampling, max_context_tokens, search, score)
-    beams = [[_Beginning(live, live.episode.trajectory_id)] for live in roots]
-    while live := [one.live for beginnings in beams for one in beginnings if not one.live.is_over]:
+    beams = [[_PartialTrajectory(live, live.episode.trajectory_id)] for live in roots]
+    while live := [one.live for partials in beams for one in partials if not one.live.is_over]:
         if stop_at is not None and time.monotonic() >= stop_at:
             for episode in live:
                 episode.end_late()
             break
         beams = shard.play_turn(beams)
-    chosen = [min(beginnings, key=_place) for beginnings in beams]
-    rows = [row for beginning in chosen for row in beginning.live.rows]
-    siblings = [told for beginning in chosen for told in _siblings(beginning)]
+    chosen = [min(partials, key=_place) for partials in beams]
+    rows = [row for partial in chosen for row in partial.live.rows]
+    siblings = [competitors for partial in chosen for competitors in _siblings(partial)]
     return with_siblings(table_of(rows, agent.shows_images), siblings)
 
 
-def _place(beginning: _Beginning) -> tuple[bool, float]:
+def _place(partial: _PartialTrajectory) -> tuple[bool, float]:
     """Sort key that puts the best first; sorting is stable, so ties go to the earlier one."""
-    return beginning.score is None, 0.0 if beginning.score is None else -beginning.score
+    return partial.score is None, 0.0 if partial.score is None else -partial.score
 
 
-def _note(candidates: list[_Beginning]) -> None:
+def _note(candidates: list[_PartialTrajectory]) -> None:
     """Record, in every candidate of a trajectory's turn, the candidates that it competed with."""
     spoken = [candidate for candidate in candidates if candidate.has_spoken]
-    told: list[Row] = [
+    competitors: list[Row] = [
         {
             **{name: candidate.live.rows[-1][name] for name in _OF_THE_RESPONSE},
             "candidate": candidate.number,
@@ -244,15 +244,15 @@ def _note(candidates: list[_Beginning]) -> None:
     ]
     for candidate in spoken:
         same = [other for other in candidates if other.parent == candidate.parent]
-        candidate.path.append((told, candidate.number))
+        candidate.path.append((competitors, candidate.number))
         candidate.live.rows[-1] |= {
             "num_candidates": len(same),
             "num_as_good": sum(_place(other) <= _place(candidate) for other in same),
         }
 
 
-def _siblings(beginning: _Beginning) -> Iterator[list[Row]]:
+def _siblings(partial: _PartialTrajectory) -> Iterator[list[Row]]:
     """Yield, for each of its rows, the candidates of that turn."""
-    for turn, row in enumerate(beginning.live.rows):
-        told, taken = beginning.path[turn] if row["origin"] == "search" else ([], -1)
-        yield [{**candidate, "chosen": candidate["candidate"] == taken} for candidate in told]
+    for turn, row in enumerate(partial.live.rows):
+        competitors, taken = partial.path[turn] if row["origin"] == "search" else ([], -1)
+        yield [{**candidate, "chosen": candidate["candidate"] == taken} for candidate in competitors]

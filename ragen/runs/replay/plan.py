@@ -69,8 +69,8 @@ class ReplayPlan:
     def parameters(self) -> dict[str, Any]:
         """Parameters that identify the replay, for the run's record."""
         changed = {path: {"was": was, "is": now} for path, (was, now) in self.changed.items()}
-        own = {} if self.should_update else {"should_update": False}
-        return {"base": self.base.name, "start": self.start, "stop": self.stop, "changed": changed, **own}
+        extra = {} if self.should_update else {"should_update": False}
+        return {"base": self.base.name, "start": self.start, "stop": self.stop, "changed": changed, **extra}
 
     def name(self, code: Mapping[str, str]) -> str:
         """Name the run: base run, range, and eight digits of a hash of the changes and the code.

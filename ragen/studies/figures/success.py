@@ -37,12 +37,12 @@ def draw_ablation(result: AblationResult) -> str:
                 curves.plot(*points, color=colour, linewidth=0.6, alpha=0.4, linestyle=dashes, gid="run")
             mean = list(panel.curve), list(panel.curve.values())
             curves.plot(*mean, color=colour, linewidth=2, linestyle=dashes, marker="o", markersize=3, gid="mean")
-            if found := panel.difference:
-                seeds = list(found.per_seed.values())
-                reach = max(reach, *map(abs, (found.low, found.high, *seeds)))
+            if difference := panel.difference:
+                seeds = list(difference.per_seed.values())
+                reach = max(reach, *map(abs, (difference.low, difference.high, *seeds)))
                 forest.plot(seeds, [row] * len(seeds), ".", color=colour, markersize=4, alpha=0.5)
-                forest.plot([found.low, found.high], [row, row], color=colour, linewidth=1.6, gid="interval")
-                forest.plot([found.mean], [row], "o", color=colour, markersize=6)
+                forest.plot([difference.low, difference.high], [row, row], color=colour, linewidth=1.6, gid="interval")
+                forest.plot([difference.mean], [row], "o", color=colour, markersize=6)
             elif cell.is_base:
                 forest.plot([0], [row], "s", color=colour, markersize=6)
         forest.set(ylim=(max(1, len(rows)) - 0.5, -0.5), xlim=(-1.1 * reach, 1.1 * reach), xlabel="points of success")
@@ -54,9 +54,9 @@ def draw_ablation(result: AblationResult) -> str:
 
 def _note(cell: CellResult, name: str) -> str:
     panel = cell.panels.get(name)
-    said = ["base"] if cell.is_base else []
+    notes = ["base"] if cell.is_base else []
     if panel:
         peak = "" if panel.peak is None else f", peak {panel.peak:.1%} at {panel.peak_iteration}"
-        said.append(f"last {panel.last:.1%}{peak}")
-    said += [f"{len(cell.errors)} of {len(cell.runs)} runs failed"] if cell.errors else []
-    return "; ".join(said)
+        notes.append(f"last {panel.last:.1%}{peak}")
+    notes += [f"{len(cell.errors)} of {len(cell.runs)} runs failed"] if cell.errors else []
+    return "; ".join(notes)

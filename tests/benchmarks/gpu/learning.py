@@ -104,17 +104,21 @@ def tuned(report: Report, name: str, setup: Setup, dtype: str) -> float:
 
 def trajectory(index: int, vocabulary: int) -> Trajectory:
     """Return four turns of random tokens; members of a group share the first prompt."""
-    own, shared = np.random.default_rng(index), np.random.default_rng([index // GROUP_SIZE, 0])
+    generator, shared = np.random.default_rng(index), np.random.default_rng([index // GROUP_SIZE, 0])
     tokens, turns = [], []
     for turn in range(NUM_TURNS):
-        prompt = own.integers(vocabulary, size=NEXT_TOKENS) if turn else shared.integers(vocabulary, size=PROMPT_TOKENS)
-        tokens += [*prompt, *own.integers(vocabulary, size=RESPONSE_TOKENS)]
+        prompt = (
+            generator.integers(vocabulary, size=NEXT_TOKENS)
+            if turn
+            else shared.integers(vocabulary, size=PROMPT_TOKENS)
+        )
+        tokens += [*prompt, *generator.integers(vocabulary, size=RESPONSE_TOKENS)]
         turns += [-1] * len(prompt) + [turn] * RESPONSE_TOKENS
     turn_T = np.array(turns)
     mask_T = turn_T >= 0
     logprobs_T = np.where(mask_T, -8.0, 0.0).astype(np.float32)
     segment = Segment(np.array(tokens), mask_T, logprobs_T, turn_T, mask_T.astype(np.int8))
-    rewards, ones = own.normal(size=NUM_TURNS), np.ones(NUM_TURNS)
+    rewards, ones = generator.normal(size=NUM_TURNS), np.ones(NUM_TURNS)
     total, states = float(rewards.sum()), np.arange(NUM_TURNS)
     return Trajectory(f"t{index}", f"g{index // GROUP_SIZE}", (segment,), rewards, total, total, states, ones, ones)
 

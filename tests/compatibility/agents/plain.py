@@ -21,11 +21,11 @@ def converse(question, **more):
     """Answer a question with the tool's help."""
     messages = [{"role": "system", "content": "You sell."}, {"role": "user", "content": question}]
     while True:
-        said = complete(messages, tools=[{"type": "function", "function": PRICE}], **more)
-        messages.append(said)
-        if not said.get("tool_calls"):
-            return said["content"]
-        for call in said["tool_calls"]:
+        message = complete(messages, tools=[{"type": "function", "function": PRICE}], **more)
+        messages.append(message)
+        if not message.get("tool_calls"):
+            return message["content"]
+        for call in message["tool_calls"]:
             price = PRICES[json.loads(call["function"]["arguments"])["item"]]
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": str(price)})
 
@@ -46,11 +46,11 @@ def structured():
     form = {"type": "json_schema", "json_schema": {"name": "quote", "strict": True, "schema": SCHEMA}}
     messages = [{"role": "user", "content": "What does tea cost?"}]
     while True:
-        said = complete(messages, response_format=form, temperature=0.2)
+        message = complete(messages, response_format=form, temperature=0.2)
         try:
-            return json.loads(said["content"])["price"]
+            return json.loads(message["content"])["price"]
         except ValueError:
-            messages += [said, {"role": "user", "content": "That is no JSON."}]
+            messages += [message, {"role": "user", "content": "That is no JSON."}]
 
 
 def responses():

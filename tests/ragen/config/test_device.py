@@ -38,13 +38,13 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda.tunable, "enable", lambda _: None)
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    module._found.cache_clear()
+    module._device.cache_clear()
     yield
-    module._found.cache_clear()
+    module._device.cache_clear()
 
 
 @pytest.mark.usefixtures("gpu")
-def test_a_gpu_repeats_and_the_manifest_names_it_with_its_software() -> None:
+def test_gpu_repeats_and_is_in_manifest() -> None:
     assert (Device.here(), Device.here().is_repeatable) == (H200, True)
     provenance = collect()
     expected = {"gpu": "NVIDIA H200", "gpus": 2, "driver": "580.95.05", "cuda": "13.0", "cublas": "13.1.0"}
@@ -54,7 +54,7 @@ def test_a_gpu_repeats_and_the_manifest_names_it_with_its_software() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_workers_inherit_the_workspace_that_a_repeatable_gpu_needs() -> None:
+def test_workers_inherit_repeatable_gpu_workspace() -> None:
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":16:8"
     TorchLearner(UpdateConfig())
     command = [sys.executable, "-c", "import os; print(os.environ['CUBLAS_WORKSPACE_CONFIG'])"]
@@ -62,9 +62,7 @@ def test_workers_inherit_the_workspace_that_a_repeatable_gpu_needs() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_speed_instead_of_repetition_is_said_and_marked(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_fast_unrepeatable_mode_is_marked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("STARPO_SHOULD_REPEAT", "false")
     marks = TorchLearner(UpdateConfig()).is_deterministic, TorchEngine().is_deterministic
     assert marks == (False, False)
@@ -72,7 +70,7 @@ def test_speed_instead_of_repetition_is_said_and_marked(
     assert caplog.text.count("`starpo verify` cannot show it, and a checkpoint that is dropped cannot be derived") == 1
 
 
-def test_a_manifest_without_a_gpu_is_of_a_cpu() -> None:
+def test_manifest_without_gpu_means_cpu() -> None:
     for provenance in ({}, {"hardware": {"cpu": "EPYC"}}, {"hardware": "?"}):
         assert Device.of(provenance) == Device()
         assert Device.of(provenance).is_unlike(H200)
@@ -83,13 +81,13 @@ def test_a_manifest_without_a_gpu_is_of_a_cpu() -> None:
 @pytest.mark.parametrize(
     ("device", "is_strict"), [(H200, True), (replace(H200, is_repeatable=False), False), (Device(), False)]
 )
-def test_micro_batches_run_on_deterministic_kernels_alone(device: Device, is_strict: bool) -> None:
+def test_micro_batches_use_deterministic_kernels(device: Device, is_strict: bool) -> None:
     with MicroBatchRunner(device, 1, "float32").alone():
         assert torch.are_deterministic_algorithms_enabled() == is_strict
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_an_operation_without_a_deterministic_kernel_is_named_with_the_way_out() -> None:
+def test_nondeterministic_operation_named_with_remedy() -> None:
     def alerted() -> None:
         with H200.repeating():
             raise RuntimeError("histc_cuda does not have a deterministic implementation, but you set ...")

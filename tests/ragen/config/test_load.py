@@ -51,7 +51,7 @@ def _message(folder, name="run", overrides=None) -> str:
     return str(caught.value).removeprefix(f"{folder / name}.toml: ").removeprefix(f"{name}: ")
 
 
-def test_a_byte_order_mark_is_no_part_of_a_file(presets, tmp_path):
+def test_byte_order_mark_is_ignored(presets, tmp_path):
     folder = presets({"run": '\ufeffextends = ["base"]\n'})
     prompt = tmp_path / "mine.txt"
     prompt.write_text("\ufeffBe brief.", encoding="utf-8")
@@ -66,7 +66,7 @@ def test_tables_are_merged_deep(presets):
     assert config.iterations == 7
 
 
-def test_extends_is_left_to_right_and_the_file_itself_comes_last(presets):
+def test_extends_merge_left_to_right(presets):
     files = {
         "one": "iterations = 1\nonline_k = 1\nseed = 1",
         "two": "iterations = 2\nonline_k = 2",
@@ -76,23 +76,23 @@ def test_extends_is_left_to_right_and_the_file_itself_comes_last(presets):
     assert (config.iterations, config.online_k, config.seed) == (3, 2, 1)
 
 
-def test_extends_may_be_a_path_relative_to_the_file(presets):
+def test_extends_accepts_relative_path(presets):
     folder = presets({"own/start": "iterations = 9", "own/run": 'extends = ["base", "start.toml"]'})
     assert load_config(folder / "own" / "run.toml", [folder], {}).iterations == 9
 
 
-def test_a_changed_alternative_replaces_the_inherited_one(presets):
+def test_changed_alternative_replaces_inherited_one(presets):
     config = _load(presets({"run": 'extends = ["base"]\n[environment]\ntype = "bandit"'}))
     assert config.environment.type == "bandit"  # `size` and `slip`, which a bandit does not have, are dropped
 
 
-def test_a_changed_type_of_a_plain_table_does_not(presets):
+def test_changed_plain_table_type_keeps_settings(presets):
     """An optimiser has a `type` but is one table: its learning rate must not silently fall back to the default."""
     config = _load(presets({"run": 'extends = ["base"]\n[update.optimiser]\ntype = "adamw"'}))
     assert (config.update.optimiser.type, config.update.optimiser.learning_rate) == ("adamw", 3e-4)
 
 
-def test_an_empty_table_empties_the_inherited_one(presets):
+def test_empty_table_empties_inherited_one(presets):
     assert set(_load(presets({}), "base").evaluation.variants) == {"Slippery"}
     config = _load(presets({"run": 'extends = ["base"]\n[evaluation]\nvariants = {}'}))
     assert config.evaluation.variants == {}
@@ -106,14 +106,14 @@ def test_overrides_come_last(presets):
     assert set(config.evaluation.variants) == {"Slippery", "Large"}
 
 
-def test_overrides_do_not_depend_on_their_order(presets):
+def test_overrides_are_order_independent(presets):
     """A changed `type` and its settings are applied together."""
     one = {"environment.names": "held_out", "environment.type": "bandit"}
     other = dict(reversed(one.items()))
     assert _load(presets({}), "base", one) == _load(presets({}), "base", other)
 
 
-def test_an_override_inside_a_table_that_is_overridden_too(presets):
+def test_override_inside_overridden_table(presets):
     variant = {"type": "frozen_lake", "size": 8}
     overrides = {"evaluation.variants.Large.size": 9, "evaluation.variants.Large": variant}
     assert _load(presets({}), "base", overrides).evaluation.variants["Large"].size == 9
@@ -155,7 +155,7 @@ def test_overrides_of_a_command_line(text, expected):
 
 
 @pytest.mark.parametrize("text", ["filter.keep", "=1", "filter.=1", ".keep=1", ""])
-def test_an_override_without_path_or_value_is_refused(text):
+def test_incomplete_override_is_refused(text):
     with pytest.raises(ConfigError, match=re.escape(f"override '{text}': expected PATH=VALUE")):
         parse_override(text)
 
@@ -216,11 +216,11 @@ def test_a_setting_given_twice_is_refused():
         ),
     ],
 )
-def test_a_wrong_setting_is_named_with_what_is_allowed(presets, overrides, message):
+def test_wrong_setting_names_allowed_values(presets, overrides, message):
     assert _message(presets({}), "base", overrides).startswith(message)
 
 
-def test_all_wrong_settings_are_named_at_once_with_their_file(presets):
+def test_all_wrong_settings_named_with_file(presets):
     files = {
         "middle": 'extends = ["base"]\n[filter]\nkep = 0.5',
         "run": 'extends = ["middle"]\n[rollout]\nnum_groups = 0',
@@ -235,7 +235,7 @@ def test_all_wrong_settings_are_named_at_once_with_their_file(presets):
     ]
 
 
-def test_overrides_that_contradict_each_other_are_refused(presets):
+def test_contradictory_overrides_are_refused(presets):
     message = "override filter.keep = 0.5: another override sets 'filter' to 3, not a table"
     assert _message(presets({}), "base", {"filter": 3, "filter.keep": 0.5}) == message
 
@@ -246,18 +246,18 @@ def test_a_cycle_is_refused_and_shown(presets):
         _load(presets(files))
 
 
-def test_an_unknown_preset_is_refused_with_near_names(presets):
+def test_unknown_preset_suggests_near_names(presets):
     message = _message(presets({"run": 'extends = ["bas"]'}))
     assert "extends 'bas', which is neither a preset nor a file" in message
     assert message.endswith("(did you mean 'base'?); presets: base, run")
 
 
 @pytest.mark.parametrize("extends", ['"base"', "[1]", "{ base = true }"])
-def test_extends_must_be_a_list_of_names(presets, extends):
+def test_extends_must_be_list_of_names(presets, extends):
     assert "expected a list of names or paths" in _message(presets({"run": f"extends = {extends}"}))
 
 
-def test_what_is_not_toml_is_refused_with_its_place(presets):
+def test_invalid_toml_refused_with_place(presets):
     message = _message(presets({"run": "iterations = 3\nfilter keep = 1"}))
     assert message.startswith("is not TOML: ")
     assert "line 2" in message
@@ -268,7 +268,7 @@ def test_a_missing_file_is_refused(presets):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"rollout.staleness": 1}, "set update.importance_cap.* or update.ratio_to = 'behaviour'"),
         ({"rollout.staleness": 1, "update.importance_cap": 2.0, "online_k": 2}, "set one of the two, not both"),
@@ -294,14 +294,14 @@ def test_a_missing_file_is_refused(presets):
         ({"reward.components": ["bonus"]}, "'bonus' is not known here; known: agreement, checklist, environment"),
     ],
 )  # fmt: skip
-def test_settings_that_contradict_others_are_refused(overrides, said) -> None:
+def test_settings_that_contradict_others_are_refused(overrides, message) -> None:
     from starpo.flows.presets import preset
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         preset("smoke", overrides)
 
 
-def test_a_price_that_no_response_can_reach_is_refused() -> None:
+def test_unreachable_price_is_refused() -> None:
     """Responses of the preset have at most 64 tokens; by default the first 512 - 128 are free."""
     from starpo.flows.presets import preset
 
@@ -313,7 +313,7 @@ def test_a_price_that_no_response_can_reach_is_refused() -> None:
 
 
 @pytest.mark.parametrize("where", ["file", "override"])
-def test_options_go_with_what_they_are_of(presets, where):
+def test_options_go_with_their_owner(presets, where):
     """As with a table and its `type`: options of another estimator are dropped, those of the same one are merged."""
     folder = presets({
         "run": 'extends = ["base"]\n[update]\nadvantage = "hgpo"\nadvantage_options = { depth = 2 }',
@@ -332,7 +332,7 @@ def test_options_go_with_what_they_are_of(presets, where):
 
 
 @pytest.mark.parametrize("where", ["override", "schedule", "remedy"])
-def test_what_a_component_or_a_filter_alone_needs_goes_with_it(presets, where):
+def test_settings_go_with_component_or_filter(presets, where):
     """Options that were filled in, and so never written by the user, must not keep a component in the list."""
     names = ["environment", "overlong", "agreement"]
     before = {"reward.components": names, "reward.options.overlong": {"max_tokens": 64, "buffer_tokens": 8}}
@@ -352,7 +352,7 @@ def test_what_a_component_or_a_filter_alone_needs_goes_with_it(presets, where):
         apply_overrides(changed, {"reward.options.agreement": {"reward": 1.0}})
 
 
-def test_a_digest_goes_with_the_file_that_it_is_of(presets, tmp_path):
+def test_digest_goes_with_its_file(presets, tmp_path):
     """Also for settings that already have a digest, such as those of an ablation's cell or of a deployment."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -25,7 +25,7 @@ def test_defaults_are_filled_in() -> None:
     assert RewardConfig.model_validate_json(reward.model_dump_json()) == reward
 
 
-def test_components_without_options_are_as_they_were() -> None:
+def test_components_without_options_are_unchanged() -> None:
     assert RewardConfig(options={}).effective() == {
         "components": ["environment", "format", "forfeit"],
         "options": {},
@@ -74,7 +74,7 @@ def test_wrong_options_are_refused(component: str, options: dict, message: str) 
         ),
     ],
 )
-def test_component_that_could_never_pay_is_refused(overrides: dict, message: str) -> None:
+def test_component_never_paying_is_refused(overrides: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         apply_overrides(CONFIG, overrides)
 

@@ -18,7 +18,7 @@ def test_the_same_environment_is_read_once(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["STARPO_STORE", "starpo_store"])
-def test_a_changed_environment_is_read_anew(monkeypatch, name):
+def test_changed_environment_is_reread(monkeypatch, name):
     monkeypatch.delenv("STARPO_STORE", raising=False)
     assert Runtime.current().store == "var/store"
     monkeypatch.setenv(name, "there")
@@ -27,7 +27,7 @@ def test_a_changed_environment_is_read_anew(monkeypatch, name):
     assert Runtime.current().store == "var/store"
 
 
-def test_a_changed_number_of_cores_changes_the_threads(monkeypatch):
+def test_core_count_changes_threads(monkeypatch):
     monkeypatch.delenv("STARPO_THREADS", raising=False)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(3)), raising=False)
     before = Runtime.current().threads
@@ -35,14 +35,14 @@ def test_a_changed_number_of_cores_changes_the_threads(monkeypatch):
     assert (before, Runtime.current().threads) == (3, 5)
 
 
-def test_what_is_wrong_is_refused_each_time(monkeypatch):
+def test_wrong_values_refused_each_time(monkeypatch):
     monkeypatch.setenv("STARPO_THREADS", "0")
     for _ in range(2):
         with pytest.raises(ValidationError, match="threads"):
             Runtime.current()
 
 
-def test_every_variable_is_named_where_users_read():
+def test_every_variable_is_documented():
     root = Path(__file__).parents[3]
     read = "".join(page.read_text(encoding="utf-8") for page in (root / "README.md", *(root / "docs").glob("*.md")))
     variables = [f"STARPO_{name.upper()}" for name in Runtime.model_fields]

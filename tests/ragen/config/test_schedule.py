@@ -14,7 +14,7 @@ CHANGES = [
 ]
 
 
-def test_a_change_holds_from_its_iteration_on_and_until_another() -> None:
+def test_change_holds_until_the_next() -> None:
     config = preset("sokoban", {"schedule": CHANGES})
     assert [config.at(n).update.entropy_coefficient for n in (0, 2, 3, 6, 7, 99)] == [0.01, 0.01, 0.05, 0.05, 0.0, 0.0]
     assert [config.at(n).update.critic.clip_value for n in (2, 3, 7)] == [0.5, None, None]
@@ -24,7 +24,7 @@ def test_a_change_holds_from_its_iteration_on_and_until_another() -> None:
     assert [phase.update.entropy_coefficient for phase in config.phases] == [0.01, 0.05, 0.0]
 
 
-def test_options_go_with_what_they_are_of() -> None:
+def test_options_go_with_their_owner() -> None:
     changes = [{"iteration": 3, "set": {"update.advantage": "grpo"}}]
     gigpo = {"update.advantage": "gigpo", "update.advantage_options": {"step_weight": 2.0}}
     config = preset("sokoban", {**gigpo, "schedule": changes})
@@ -32,11 +32,11 @@ def test_options_go_with_what_they_are_of() -> None:
     assert config.at(3).update.advantage_options == {}
 
 
-def test_it_is_part_of_what_a_run_is() -> None:
+def test_schedule_in_identity_only_if_set() -> None:
     assert preset("sokoban", {"schedule": CHANGES}).model_dump(mode="json")["schedule"] == CHANGES
 
 
-def test_code_that_a_later_phase_names_belongs_to_the_run() -> None:
+def test_later_phase_code_belongs_to_run() -> None:
     plain = code_of(preset("smoke"))["variance_filter.strategy"]
     later = [{"iteration": 1, "set": {"filter.strategy": "top_p_linear"}}]
     names = code_of(preset("smoke", {"schedule": later}))["variance_filter.strategy"].split()
@@ -60,6 +60,6 @@ def test_code_that_a_later_phase_names_belongs_to_the_run() -> None:
         ([{"iteration": 5, "set": {"filter.keep": 1.0}}] * 2, r"iterations \[5, 5\]: expected ascending, each once"),
     ],
 )
-def test_what_cannot_be_is_said(changes: list[dict[str, Any]], message: str) -> None:
+def test_invalid_schedule_is_explained(changes: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         preset("sokoban", {"schedule": changes})

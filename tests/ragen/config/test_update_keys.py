@@ -21,21 +21,21 @@ OTHER = "b" * 32
         ({}, {"kl_placement": "reward"}),
     ],
 )
-def test_what_others_make_idle_is_not_in_the_key(settings, idle):
+def test_idle_settings_not_in_key(settings, idle):
     assert UpdateConfig(**settings).effective() == UpdateConfig(**settings, **idle).effective()
     (name,) = idle
     acting = {"advantage_scale": "batch", "advantage": "gae", "minibatch_trajectories": 0, "kl_coefficient": 0.1}
     assert UpdateConfig(**{**acting, **idle}).effective()[name] == idle[name]
 
 
-def test_the_table_of_another_learner_is_not_in_the_key():
+def test_other_learners_table_not_in_key():
     ranks = DeepSpeedConfig(num_ranks=4)
     assert UpdateConfig(deepspeed=ranks).effective() == UpdateConfig().effective()
     assert UpdateConfig(learner="deepspeed", deepspeed=ranks).effective()["deepspeed"]["num_ranks"] == 4
 
 
 @pytest.mark.parametrize("advantage", ["gae", "bi_level_gae", "grpo_batch", "reinforce"])
-def test_a_scale_by_groups_needs_an_estimator_with_groups(advantage):
+def test_group_scale_needs_group_estimator(advantage):
     with pytest.raises(ValidationError, match=rf"'{advantage}' does not compare a trajectory with its group: set adv"):
         UpdateConfig(advantage=advantage, advantage_scale="group")
 
@@ -44,7 +44,7 @@ def test_a_scale_by_groups_needs_an_estimator_with_groups(advantage):
 @pytest.mark.parametrize(
     ("advantage", "options"), [("istar", {}), ("gigpo", {"normaliser": "std"}), ("hgpo", {"normaliser": "std"})]
 )
-def test_what_is_standardised_already_is_not_scaled_again(advantage, options, scale):
+def test_standardised_advantages_not_scaled_again(advantage, options, scale):
     with pytest.raises(ValidationError, match=rf"'{advantage}' already divides .* set advantage_scale to 'none'"):
         UpdateConfig(advantage=advantage, advantage_options=options, advantage_scale=scale)
     UpdateConfig(advantage=advantage, advantage_options=options)
@@ -61,7 +61,7 @@ def test_muon_is_refused_with_deepspeed(place):
     UpdateConfig.model_validate({"learner": "deepspeed", "advantage": "grpo", "critic": {"optimiser": muon}})
 
 
-def test_runs_length_is_in_the_key_where_a_rate_falls():
+def test_run_length_keyed_if_rate_falls():
     def key(iterations: int, **settings: object) -> str:
         config = preset("smoke", {"iterations": iterations, "update.optimiser.decay": "constant", **settings})
         return update(config, 0, OTHER, OTHER, {"turns": OTHER, "rewards": OTHER, "selection": OTHER}).key

@@ -38,7 +38,7 @@ def refusal(name: str) -> str:
         "x" * 100_000,
     ],
 )
-def test_what_cannot_be_part_of_a_name_is_refused(name: str) -> None:
+def test_invalid_name_parts_are_refused(name: str) -> None:
     message = refusal(name)
     assert f"evaluation.variants (override): a variant is named {repr(name)[:60]}" in message
     assert "1 to 64 letters (a to z), digits, spaces, dots, dashes and underscores" in message
@@ -46,17 +46,17 @@ def test_what_cannot_be_part_of_a_name_is_refused(name: str) -> None:
     assert message.isprintable()
 
 
-def test_many_are_one_short_message() -> None:
+def test_many_faults_are_one_message() -> None:
     with pytest.raises(ConfigError, match=r"is named '/0', '/1', '/2' \(100 in all\): expected a name") as caught:
         apply_overrides(preset("smoke"), {"evaluation.variants": {f"/{number}": BANDIT for number in range(100)}})
     assert len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize("name", ["a", "7", "SokobanNewVocab", "6x6 rooms", "v1.2-b_c", "a" * 64])
-def test_what_can_is_a_panel(name: str) -> None:
+def test_valid_name_is_a_panel(name: str) -> None:
     assert list(with_variant(name).panels) == ["sokoban", name]
 
 
-def test_the_training_environments_own_name_is_taken() -> None:
+def test_training_environments_name_is_taken() -> None:
     message = refusal("sokoban")
     assert "evaluation.variants.sokoban: the panel of the training environment already has that name" in message

@@ -27,7 +27,7 @@ print(kept - resident())
 
 @pytest.mark.ci
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
-def test_freed_memory_is_kept_until_it_is_given_back():
+def test_freed_memory_kept_until_released():
     out = subprocess.run(
         [sys.executable, "-c", _FREES_512_MB], env=keeping_freed_memory(), capture_output=True, check=True, text=True
     )

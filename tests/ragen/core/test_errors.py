@@ -13,7 +13,7 @@ from starpo.ragen.core.errors import StoreError, first_line, named_line, one_lin
         (" \n", "StoreError", ""),
     ],
 )
-def test_an_error_without_text_is_told_too(text: str, first: str, whole: str) -> None:
+def test_error_without_text_is_described(text: str, first: str, whole: str) -> None:
     error = StoreError(text)
     assert (first_line(error), one_line(error)) == (first, whole)
     assert named_line(error) == f"StoreError: {first}"

@@ -18,7 +18,7 @@ def _with_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("show", [first_line, named_line, one_line, lambda error: describe_fault(error, "nowhere")])
-def test_no_text_of_an_exception_has_a_secret(show) -> None:
+def test_exception_texts_hold_no_secret(show) -> None:
     assert SECRET not in show(RuntimeError(f"401 for {SECRET}"))
     assert "***" in show(RuntimeError(f"401 for {SECRET}"))
 
@@ -33,7 +33,7 @@ def test_no_text_of_an_exception_has_a_secret(show) -> None:
         ConfigError(f"{SECRET} is wrong"),
     ],
 )
-def test_exception_keeps_its_type_and_loses_its_secrets(error: BaseException) -> None:
+def test_exception_keeps_type_without_secrets(error: BaseException) -> None:
     error.__cause__ = ValueError(f"because of {SECRET}")
     error.__cause__.__context__ = error  # a circle ends
     assert redacted(error) is error
@@ -41,7 +41,7 @@ def test_exception_keeps_its_type_and_loses_its_secrets(error: BaseException) ->
     assert "***" in str(error)
 
 
-def test_an_exception_whose_text_is_fixed_is_replaced() -> None:
+def test_fixed_text_exception_is_replaced() -> None:
     class Settings(BaseModel):
         number: int
 
@@ -53,7 +53,7 @@ def test_an_exception_whose_text_is_fixed_is_replaced() -> None:
     assert SECRET not in str(error)
 
 
-def test_notes_and_errors_of_a_group_lose_their_secrets() -> None:
+def test_error_group_notes_lose_secrets() -> None:
     error = ExceptionGroup("two", [RuntimeError(f"401 for {SECRET}")])
     error.add_note(f"it was {SECRET}")
     assert SECRET not in "".join(traceback.format_exception(redacted(error)))

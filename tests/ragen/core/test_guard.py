@@ -45,7 +45,7 @@ def test_settings_are_put_back(read, change, fails):
     assert read() == before
 
 
-def test_the_modes_of_files_do_not_depend_on_an_environment(tmp_path: Path) -> None:
+def test_file_modes_independent_of_environment(tmp_path: Path) -> None:
     before = os.umask(0o022)
     os.umask(before)
     with guarded():
@@ -64,7 +64,7 @@ def spin() -> None:
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("hang", [lambda: time.sleep(1e6), spin], ids=["waiting", "computing"])
-def test_a_call_in_the_main_thread_ends_at_its_limit_with_its_name(hang) -> None:
+def test_main_thread_call_ends_at_limit(hang) -> None:
     before = signal.getsignal(signal.SIGALRM)
     message = r"filter 'mine' took longer than 0.3 s. Mend it, or raise STARPO_MINE_S"
     with pytest.raises(CallLimitError, match=message), guarded("filter 'mine'", LIMIT):
@@ -73,7 +73,7 @@ def test_a_call_in_the_main_thread_ends_at_its_limit_with_its_name(hang) -> None
 
 
 @pytest.mark.timeout(30)
-def test_a_call_that_swallows_its_interruption_is_interrupted_again(monkeypatch) -> None:
+def test_swallowed_interruption_is_repeated(monkeypatch) -> None:
     monkeypatch.setattr(guard, "_AGAIN_S", 0.1)
 
     def hang() -> None:
@@ -86,7 +86,7 @@ def test_a_call_that_swallows_its_interruption_is_interrupted_again(monkeypatch)
 
 
 @pytest.mark.timeout(30)
-def test_a_call_in_another_thread_is_known_and_ends_at_its_limit() -> None:
+def test_other_thread_call_ends_at_limit() -> None:
     with ThreadPoolExecutor(1) as pool:
         hanging = pool.submit(guarded("surrogate 'mine'", LIMIT)(spin))
         while (call := overdue_call()) is None:
@@ -100,7 +100,7 @@ def test_a_call_in_another_thread_is_known_and_ends_at_its_limit() -> None:
 
 @pytest.mark.ci
 @pytest.mark.timeout(30)
-def test_a_call_that_takes_long_is_named_while_it_does(monkeypatch, caplog) -> None:
+def test_slow_call_is_named_meanwhile(monkeypatch, caplog) -> None:
     monkeypatch.setattr(guard, "SLOW_S", 0.2)
     monkeypatch.setattr(guard, "_AGAIN_S", 0.1)
     heard: list[str] = []
@@ -119,7 +119,7 @@ def test_a_call_that_takes_long_is_named_while_it_does(monkeypatch, caplog) -> N
 
 @pytest.mark.ci
 @pytest.mark.timeout(30)
-def test_an_import_that_takes_long_is_named_while_it_does(monkeypatch, caplog, tmp_path: Path) -> None:
+def test_slow_import_is_named_meanwhile(monkeypatch, caplog, tmp_path: Path) -> None:
     monkeypatch.setattr(guard, "SLOW_S", 0.1)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "mine_slow.py").write_text("import time\ntime.sleep(1.5)\nX = 1\n")

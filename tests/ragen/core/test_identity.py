@@ -59,7 +59,7 @@ def identify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     forget()
 
 
-def test_it_is_the_same_in_every_process(identify: Callable[..., str]) -> None:
+def test_identity_equal_in_every_process(identify: Callable[..., str]) -> None:
     here = identify()
     code = "from starpo.ragen.core.identity import code_identity; print(code_identity('mine.reward:bonus'), end='')"
     env = {"PYTHONHASHSEED": "7", "PYTHONPATH": ":".join(sys.path)}
@@ -170,12 +170,12 @@ def test_every_edit_matters(identify: Callable[..., str], kind: str) -> None:
         "from mine import shared as s",
     ],
 )
-def test_what_is_imported_anywhere_matters(identify: Callable[..., str], block: str, statement: str) -> None:
+def test_every_import_counts(identify: Callable[..., str], block: str, statement: str) -> None:
     text = block.replace("IMPORT", statement) + R
     assert identify(reward=text) != identify(reward=text, shared=SHARED.replace("RATE = 2", "RATE = 3"))
 
 
-def test_an_attribute_of_the_same_module_is_other_code(identify: Callable[..., str]) -> None:
+def test_attributes_have_separate_identities(identify: Callable[..., str]) -> None:
     assert identify("mine.reward:bonus") != identify("mine.reward:helper")
 
 
@@ -203,7 +203,7 @@ def test_deep_code_is_read(identify: Callable[..., str]) -> None:
     assert identify(reward="import mine.m0\n" + R, m1200="X = 2\n") != first
 
 
-def test_a_missing_module_matters_once_it_is_there(identify: Callable[..., str], tmp_path: Path) -> None:
+def test_missing_module_counts_once_present(identify: Callable[..., str], tmp_path: Path) -> None:
     text = "try:\n    import fast_mine\nexcept ImportError:\n    pass\n" + R
     first = identify(reward=text)
     assert is_reusable(first)
@@ -211,18 +211,18 @@ def test_a_missing_module_matters_once_it_is_there(identify: Callable[..., str],
     assert identify(reward=text) != first
 
 
-def test_a_file_in_front_of_the_standard_library_is_ones_own(identify: Callable[..., str], tmp_path: Path) -> None:
+def test_file_shadowing_standard_library_is_local(identify: Callable[..., str], tmp_path: Path) -> None:
     text = "import colorsys\n" + R
     first = identify(reward=text)
     (tmp_path / "colorsys.py").write_text("R = 1\n")
     assert identify(reward=text) != first
 
 
-def test_source_that_is_not_python_counts_as_text(identify: Callable[..., str]) -> None:
+def test_non_python_source_counts_as_text(identify: Callable[..., str]) -> None:
     assert identify(tables="def (:\n") != identify(tables="def ):\n")
 
 
-def test_nothing_is_carried_out(identify: Callable[..., str]) -> None:
+def test_code_is_never_executed(identify: Callable[..., str]) -> None:
     assert is_reusable(identify(__init__="raise SystemExit(3)\n", reward="import sys\nsys.exit(4)\n"))
 
 
@@ -246,7 +246,7 @@ USES = "import lib_of_others\n" + R
 
 @pytest.mark.ci
 @pytest.mark.parametrize("record", [True, False])
-def test_a_distribution_counts_by_version_in_any_folder(
+def test_distribution_counts_by_version_anywhere(
     identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool
 ) -> None:
     """As `pip install --target` and some systems lay it out: no folder is called site-packages."""
@@ -260,7 +260,7 @@ def test_a_distribution_counts_by_version_in_any_folder(
 
 
 @pytest.mark.parametrize("how", ["editable", "checkout", "no metadata"])
-def test_code_that_is_edited_in_place_counts_by_text(
+def test_editable_code_counts_by_text(
     identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     folder = tmp_path / "site-packages"
@@ -278,7 +278,7 @@ def test_code_that_is_edited_in_place_counts_by_text(
     assert identities[0] != identities[1]
 
 
-def test_a_namespace_shared_by_distributions_is_taken_apart(
+def test_shared_namespace_split_by_distribution(
     identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder, module in (("one", "theirs"), ("two", "ours")):
@@ -298,7 +298,7 @@ def test_a_namespace_shared_by_distributions_is_taken_apart(
     assert identify(reward=text) != first
 
 
-def test_package_of_the_target_counts_by_text(
+def test_targets_package_counts_by_text(
     identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
@@ -308,7 +308,7 @@ def test_package_of_the_target_counts_by_text(
     assert identify("lib_of_others:X") != first
 
 
-def test_a_module_without_source_counts_by_its_bytes(identify: Callable[..., str], tmp_path: Path) -> None:
+def test_sourceless_module_counts_by_bytes(identify: Callable[..., str], tmp_path: Path) -> None:
     text = "import mine.compiled\n" + R
     (tmp_path / "mine").mkdir()
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
@@ -320,9 +320,7 @@ def test_a_module_without_source_counts_by_its_bytes(identify: Callable[..., str
     assert all(map(is_reusable, identities))
 
 
-def test_code_built_in_memory_is_another_in_every_run(
-    identify: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_built_code_is_never_equal(identify: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     first = identify("nowhere:thing")
     assert first.startswith(UNREADABLE)
     assert not is_reusable(first)
@@ -346,7 +344,7 @@ def test_source_in_an_archive_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
     "names",
     ["ENVIRONMENTS", "REWARDS", "FILTERS", "ADVANTAGES", "PROMPTS"],
 )
-def test_all_that_is_registered_here_has_a_source(names: str) -> None:
+def test_registered_objects_have_sources(names: str) -> None:
     entries: dict[str, str] = dict(getattr(registry, names))
     identities = {name: code_identity(target) for name, target in entries.items()}
     assert all(len(identity) == 16 for identity in identities.values()), identities
@@ -383,7 +381,7 @@ def project(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.ci
-def test_this_projects_methods_are_followed_not_floors(project: Callable[..., str]) -> None:
+def test_project_methods_followed_not_floors(project: Callable[..., str]) -> None:
     first = project()
     assert len(first) == 16
     assert first == code_identity("starpo.ragen.envs.sokoban.environment:Sokoban")

@@ -42,7 +42,7 @@ def kill(kind: str, path: Path, point: str) -> None:
 
 @pytest.mark.parametrize("point", ["begin", "middle", "end"])
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_killed_writer_leaves_the_folder_free_for_the_next(tmp_path: Path, point: str, is_new: bool) -> None:
+def test_killed_writer_leaves_folder_free(tmp_path: Path, point: str, is_new: bool) -> None:
     path = tmp_path / "parent" / "out"
     if not is_new:
         path.mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_a_killed_writer_leaves_the_folder_free_for_the_next(tmp_path: Path, poi
 
 
 @pytest.mark.parametrize("point", ["middle", "end"])
-def test_a_killed_writer_leaves_the_earlier_file(tmp_path: Path, point: str) -> None:
+def test_killed_writer_leaves_earlier_file(tmp_path: Path, point: str) -> None:
     path = tmp_path / "page.html"
     kill("file", path, point)
     assert not path.exists()
@@ -87,10 +87,10 @@ def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
         fail(path, OSError("of something else"))
     with pytest.raises(ConfigError, match="cannot be written"):
         fill_meanwhile(path)
-    assert [found.name for found in tmp_path.rglob("*")] == ["out", "theirs"]
+    assert [file.name for file in tmp_path.rglob("*")] == ["out", "theirs"]
 
 
-def test_a_link_stays_and_a_file_passes_on_its_permissions(tmp_path: Path) -> None:
+def test_link_kept_and_permissions_passed_on(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "real").chmod(0o600)
     (tmp_path / "link").symlink_to("real")

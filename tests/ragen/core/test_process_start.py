@@ -16,7 +16,7 @@ from starpo.ragen.store.records.leases import _myself
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
 
-def test_a_process_is_itself_until_it_ends() -> None:
+def test_process_is_itself_until_end() -> None:
     child = subprocess.Popen(SLEEP)
     try:
         started = process_start(child.pid)
@@ -44,7 +44,7 @@ def _stepped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="others keep the time of day of a start")
-def test_what_was_started_is_found_after_the_clock_was_set(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_process_recognised_after_clock_change(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     process = Process("sleep", tmp_path)
     process.start(*SLEEP)
     try:

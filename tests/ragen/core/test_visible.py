@@ -7,13 +7,13 @@ from starpo.ragen.core.visible import quoted, visible
 
 @pytest.mark.parametrize("secret", ["line1\nline2", "it's a secret", "both'\"quotes", "back\\slash\\'", "\u200bhidden"])
 @pytest.mark.parametrize("beside", ["", "'", '"'])
-def test_a_secret_is_masked_however_it_is_escaped(secret: str, beside: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_escaped_secret_is_masked(secret: str, beside: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SECRET", secret)
     shown = quoted([f"{secret}{beside}"])
     assert shown.replace("\\", "") in (f"['***{beside}']", f'["***{beside}"]')  # the quotes depend on what is masked
 
 
-def test_a_secret_that_is_longer_than_what_is_shown_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_longer_than_display_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SECRET", "abcdef" * 200)
     assert quoted("abcdef" * 200) == "'***'"
     assert quoted(f"http://me:{'hunter2' * 200}@host") == "'http://***@host'"
@@ -58,7 +58,7 @@ def test_an_emoji_keeps_its_variation_selector(emoji: str) -> None:
     assert visible(f"{emoji} {emoji}") == f"{emoji} {emoji}"
 
 
-def test_of_several_variation_selectors_an_emoji_keeps_one() -> None:
+def test_emoji_keeps_one_variation_selector() -> None:
     """A sequence of them can carry hidden text."""
     assert visible("\u2764\ufe0f\ufe01\U000e0141") == "\u2764\ufe0f\ufffd\ufffd"
     assert visible("\U0001f600\ufe0f\ufe0f") == "\U0001f600\ufe0f\ufffd"

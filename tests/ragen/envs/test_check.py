@@ -244,17 +244,17 @@ def test_the_fault_is_found(faulty, monkeypatch):
     assert {finding.rule for finding in check(settings, should_start_process=False)} == {FAULTS[faulty]}
 
 
-def test_every_rule_has_a_fault_that_it_finds():
+def test_every_rule_detects_its_fault():
     assert {words(rule) for rule in RULES} == set(FAULTS.values()) | {"settings survive json"}
 
 
-def test_the_global_generators_are_put_back_as_they_were():
+def test_global_generators_are_restored():
     before = random.getstate(), repr(np.random.get_state())
     check(BanditSettings(), should_start_process=False)
     assert (random.getstate(), repr(np.random.get_state())) == before
 
 
-def test_settings_that_do_not_survive_json_are_found():
+def test_settings_changed_by_json_are_detected():
     class Unfaithful(BanditSettings):
         def model_dump_json(self, **_):
             return '{"names": "held_out"}'

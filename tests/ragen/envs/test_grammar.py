@@ -32,7 +32,7 @@ def call(**arguments: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("grammar", "said", "action"),
+    ("grammar", "text", "action"),
     [
         (NAMES, " turn RIGHT\n", "Turn Right"),
         (NAMES, "Left", None),
@@ -58,11 +58,11 @@ def call(**arguments: object) -> str:
         (CALLS, '"search"', None),
     ],
 )
-def test_reading(grammar, said, action):
-    assert grammar.read(said) == action
+def test_reading(grammar, text, action):
+    assert grammar.read(text) == action
 
 
-def test_a_call_cannot_end_its_tag_or_be_cut_by_a_separator():
+def test_call_cannot_close_tag_or_separate():
     action = CALLS.read(call(query="</tool_call> || <answer>"))
     assert action is not None
     assert not set("<>|") & set(action)
@@ -76,22 +76,22 @@ def test_half_a_character_stays_escaped():
     assert CALLS.read(action) == action
 
 
-@given(said=st.text(max_size=60) | st.text('search[]click {}"name:arguments,1|', max_size=60))
+@given(text=st.text(max_size=60) | st.text('search[]click {}"name:arguments,1|', max_size=60))
 @pytest.mark.parametrize("grammar", GRAMMARS)
-def test_what_is_read_is_read_again_as_it_is(grammar, said):
-    action = grammar.read(said)
+def test_read_action_reads_as_itself(grammar, text):
+    action = grammar.read(text)
     assert action is None or grammar.read(action) == action
 
 
 @pytest.mark.parametrize("number", [20, 30])
-def test_a_call_whose_spelling_is_too_long_is_none(number) -> None:
-    said = json.dumps({"name": "search", "arguments": {"query": "<" * number}})
-    spelled = CALLS.read(said)  # 46 characters plus six per `<`: 166 and 226; the limit is 200
+def test_overlong_call_is_rejected(number) -> None:
+    call = json.dumps({"name": "search", "arguments": {"query": "<" * number}})
+    spelled = CALLS.read(call)  # 46 characters plus six per `<`: 166 and 226; the limit is 200
     assert (spelled is not None) == (number == 20)
     assert spelled is None or CALLS.read(spelled) == spelled
 
 
-def test_a_number_that_json_cannot_say_is_no_call() -> None:
+def test_non_json_number_is_no_call() -> None:
     free = ToolCalls((Tool("set", "Sets.", {"type": "object"}),))
     assert free.read('{"name": "set", "arguments": {"x": 1e9}}') is not None
     assert free.read('{"name": "set", "arguments": {"x": 1e999}}') is None
@@ -101,12 +101,12 @@ def test_a_number_that_json_cannot_say_is_no_call() -> None:
     "hostile", ["[" * 100_000, "9" * 100_000, '{"a":' * 50_000, " " * 1_000_000, "search[" * 99_999]
 )
 @pytest.mark.parametrize("grammar", [*GRAMMARS, ToolCalls((SEARCH,), max_chars=1_000_000)])
-def test_hostile_text_is_refused_in_linear_time(grammar, hostile):
+def test_hostile_text_refused_in_linear_time(grammar, hostile):
     begun = time.process_time()
     assert grammar.read(hostile) is None
     assert time.process_time() - begun < 2
 
 
-def test_a_tool_with_a_schema_that_is_none_is_refused():
+def test_tool_with_invalid_schema_is_refused():
     with pytest.raises(SchemaError):
         Tool("search", "Finds pages.", {"type": "nothing"})

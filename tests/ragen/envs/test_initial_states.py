@@ -20,23 +20,23 @@ def digest(settings, seed):
     return environment.state_digest()
 
 
-def test_without_exclusions_it_is_the_derived_seed():
+def test_seed_is_derived_without_exclusions():
     assert fresh_env_seed(LAKE, 5, "environment", 2, 3, excluded=frozenset()) == derive_seed(5, "environment", 2, 3)
     assert fresh_env_seed(LAKE, 5, excluded=frozenset({"0" * 16})) == derive_seed(5)
 
 
-def test_excluded_states_are_redrawn_in_a_fixed_order():
+def test_excluded_states_redrawn_in_order():
     first, second, third = derive_seed("x", 1), derive_seed("x", 1, "again", 1), derive_seed("x", 1, "again", 2)
     assert fresh_env_seed(LAKE, "x", 1, excluded=frozenset({digest(LAKE, first)})) == second
     assert fresh_env_seed(LAKE, "x", 1, excluded=frozenset({digest(LAKE, first), digest(LAKE, second)})) == third
 
 
-def test_few_states_are_shared_by_panel_and_training():
+def test_few_states_shared_with_panel():
     bandit = BanditSettings()
     everything = frozenset(digest(bandit, seed) for seed in range(400))
     assert fresh_env_seed(bandit, "train", 0, excluded=everything) == derive_seed("train", 0)
 
 
-def test_everything_excluded_ends_the_search():
+def test_search_ends_if_all_excluded():
     with pytest.raises(EnvironmentFault, match=r"101 initial states drawn.*lower evaluation\.num_prompts"):
         fresh_env_seed(TINY, "train", excluded=frozenset({digest(TINY, 0)}))

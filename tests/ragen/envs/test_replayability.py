@@ -41,27 +41,27 @@ def verdict(settings, **options):
     return replay_fault(settings, findings), {finding.rule for finding in findings}
 
 
-def test_what_gives_the_same_episodes_is_replayable():
+def test_repeating_environment_is_replayable():
     assert verdict(BanditSettings(), should_start_process=False) == ("", set())
     assert make(BanditSettings()).is_replayable
 
 
-def test_what_gives_other_episodes_is_found_by_playing_it():
+def test_unreplayable_environment_detected_by_playing():
     fault, broken = verdict(settings_of("BanditByTheClock"), should_start_process=False)
     assert "plays another episode" in fault
     assert "same seeds same episode" in broken
 
 
-def test_what_says_so_itself_is_believed_and_not_asked_again():
+def test_declared_unreplayable_is_not_tested():
     assert verdict(settings_of("HonestBanditByTheClock")) == ("what its arms pay is drawn by the clock", set())
 
 
-def test_a_package_that_is_missing_is_no_finding():
+def test_missing_package_is_no_finding():
     with pytest.raises(MissingPackageError, match="pip install arms"):
         check(settings_of("BanditThatCannotBeMade"))
 
 
-def test_the_command_says_it_in_words_and_as_json(capsys):
+def test_command_prints_words_and_json(capsys):
     envs([f"{HERE}:HonestBanditByTheClock"], check=True, as_json=True)
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["replayable"], row["replay_fault"]) == (False, "what its arms pay is drawn by the clock")
@@ -72,7 +72,7 @@ def test_the_command_says_it_in_words_and_as_json(capsys):
     assert "no, because what its arms pay" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_mixture_is_as_replayable_as_its_parts():
+def test_mixture_as_replayable_as_parts():
     parts = {
         "plain": {"environment": {"type": "bandit"}},
         "clock": {"environment": settings_of("HonestBanditByTheClock")},

@@ -25,7 +25,7 @@ ENVIRONMENTS = [
 
 
 @pytest.mark.parametrize("settings", ENVIRONMENTS, ids=str)
-def test_what_is_derived_is_what_is_shown(settings):
+def test_derived_scene_equals_shown_scene(settings):
     scene, environment = resolve(SCENES[settings.type]), make(settings)
     for seed in range(20):
         rng = random.Random(seed)
@@ -62,7 +62,7 @@ def test_board_is_read_from_every_form(form, vocabulary):
         f"P 1 1 X 2 2 O 3 {'1' * 5000}\n#####\n#P__#\n#_X_#\n#__O#\n#####",
     ],
 )
-def test_what_is_no_room_is_no_board(observation):
+def test_text_without_room_is_no_board(observation):
     assert read_board(observation) is None
 
 

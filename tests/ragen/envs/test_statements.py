@@ -39,7 +39,7 @@ SIDES = [
         ("the box is above the player in the same row", "box", (None, None)),
     ],
 )
-def test_what_is_read(text, thing, relation):
+def test_reading_statements_by_hand(text, thing, relation):
     assert read_statements(text) == [Statement(thing, relation)]
 
 
@@ -56,7 +56,7 @@ def test_what_is_read(text, thing, relation):
         "Player: (2, 2)\nGoal: (3, 3)",
     ],
 )
-def test_what_is_no_statement(text):
+def test_other_text_is_no_statement(text):
     assert read_statements(text) == []
 
 
@@ -66,18 +66,18 @@ def test_the_golden_numbers_of_vagen():
     assert score(read_statements(BOX + TARGET.replace("right", "left")), SCENE, {}) == 0.5
 
 
-def test_weights_and_things_that_there_are_none_of():
+def test_weights_and_absent_things():
     statements = read_statements(BOX)
     assert score(statements, SCENE, {"box": 0.25, "target": 0.75}) == 0.25
     assert score(statements, SCENE, {"hole": 1.0}) == 0.0
     without_holes = Scene((0, 0), {"goal": [(0, 1)], "hole": []})
-    said = read_statements("the goal is directly right of the player")
-    assert score(said, without_holes, {}) == 1.0
+    goal_statements = read_statements("the goal is directly right of the player")
+    assert score(goal_statements, without_holes, {}) == 1.0
     # A hole that does not exist: F1(goal) = 1, F1(hole) = 0.
-    assert score([*said, Statement("hole", ("above", "left"))], without_holes, {}) == 0.5
+    assert score([*goal_statements, Statement("hole", ("above", "left"))], without_holes, {}) == 0.5
 
 
-def test_a_target_may_be_called_a_goal_and_the_other_way_round():
+def test_target_and_goal_are_synonyms():
     assert score([Statement("goal", ("below", "right"))], SCENE, {"target": 1.0}) == 1.0
     assert score([Statement("target", ("same", "right"))], Scene((0, 0), {"goal": [(0, 1)]}), {}) == 1.0
 
@@ -90,7 +90,7 @@ def test_f1_of_several_things():
     assert f1([above], []) == f1([], [above]) == f1([], []) == 0.0
 
 
-def test_repeating_a_true_statement_pays_less_and_less():
+def test_repeated_true_statements_pay_less():
     scores = [score(read_statements(BOX * times + TARGET), SCENE, {"box": 1.0}) for times in (1, 2, 3, 19)]
     assert scores == pytest.approx([1.0, 2 / 3, 0.5, 0.1])  # 2 / (times + 1)
 
@@ -104,21 +104,21 @@ def test_claiming_all_sides_scores_nothing():
 @given(
     player=st.tuples(st.integers(0, 9), st.integers(0, 9)),
     cells=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4),
-    said=st.lists(st.sampled_from(SIDES), max_size=6),
+    sides=st.lists(st.sampled_from(SIDES), max_size=6),
 )
-def test_only_saying_just_what_is_scores_one(player, cells, said):
+def test_only_exact_statements_score_one(player, cells, sides):
     scene = Scene(player, {"box": cells})
-    statements = read_statements(". ".join(f"the box is {side} the player" for side in said))
-    found = score(statements, scene, {})
-    assert 0.0 <= found <= 1.0
-    assert (found == 1.0) == (sorted(map(str, scene.relations("box"))) == sorted(str(s.relation) for s in statements))
+    statements = read_statements(". ".join(f"the box is {side} the player" for side in sides))
+    value = score(statements, scene, {})
+    assert 0.0 <= value <= 1.0
+    assert (value == 1.0) == (sorted(map(str, scene.relations("box"))) == sorted(str(s.relation) for s in statements))
 
 
 CELLS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4)
 
 
 @given(player=st.tuples(st.integers(0, 3), st.integers(0, 3)), goals=CELLS, holes=CELLS)
-def test_what_is_written_of_a_scene_is_true_and_all_there_is(player, goals, holes):
+def test_written_statements_are_true_and_complete(player, goals, holes):
     scene = Scene(player, {"goal": goals, "hole": holes})
     text = write_statements(scene)
     assert score(read_statements(text), scene, {}) == (1.0 if goals or holes else 0.0)
@@ -129,7 +129,7 @@ def test_what_is_written_of_a_scene_is_true_and_all_there_is(player, goals, hole
 @given(
     st.text(), st.lists(st.sampled_from(["the box is ", "above ", "and ", "player", "1 row ", "-", ", "])).map("".join)
 )
-def test_nothing_makes_it_raise(text, soup):
+def test_reading_never_raises(text, soup):
     read_statements(text + soup)
 
 

@@ -7,7 +7,7 @@ from starpo.ragen.envs import variants
 from starpo.ragen.envs.variants import OTHERS, VARIANTS
 
 
-def test_each_variant_has_one_line_and_settings_of_its_own():
+def test_variants_have_unique_lines_and_settings():
     assert all(len(variant.description.splitlines()) == 1 for variant in VARIANTS.values())
     assert len({str(variant.settings) for variant in VARIANTS.values()}) == len(VARIANTS)
 
@@ -17,7 +17,7 @@ def test_every_environment_is_listed_once():
     assert not {one.type for one in VARIANTS.values()} & {one.type for one in OTHERS.values()}
 
 
-def test_an_environment_without_variants_is_listed_with_its_default_settings(monkeypatch):
+def test_environment_without_variants_lists_defaults(monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "unlisted", "unlisted:Unlisted")
     spec = find_spec(variants.__name__)
     read_again = module_from_spec(spec)

@@ -37,22 +37,22 @@ def test_work_is_counted_by_machine(tmp_path):
         Place(0, "update", "metrics", "u0"): manifest("12:00:20.100", 4.1, GPU),  # the same work, counted once
         Place(1, "update", "checkpoint", "u1"): manifest("12:00:30.000", 6.0, CPU, "checkpoint", 400.0),
     }
-    found = cost(Store(str(tmp_path)), RUN, manifests)
-    assert found.machines == {
+    run_cost = cost(Store(str(tmp_path)), RUN, manifests)
+    assert run_cost.machines == {
         "2 cores of Xeon": pytest.approx(6.0),
         "1 x NVIDIA H100, 16 cores of Epyc": pytest.approx(5.1),
     }
-    assert (found.num_reused, found.reused_seconds) == (1, 90.0)
-    assert (found.trained.tokens, found.trained.seconds) == (2000, 10.0)  # (600 + 400) tokens, two epochs each
-    assert dict(found.named)["Tokens trained"] == "2,000 (200 per second of update)"
-    assert dict(found.named)["Reused, not counted"] == "1 stage of other runs, 1.5 min"
+    assert (run_cost.num_reused, run_cost.reused_seconds) == (1, 90.0)
+    assert (run_cost.trained.tokens, run_cost.trained.seconds) == (2000, 10.0)  # (600 + 400) tokens, two epochs each
+    assert dict(run_cost.named)["Tokens trained"] == "2,000 (200 per second of update)"
+    assert dict(run_cost.named)["Reused, not counted"] == "1 stage of other runs, 1.5 min"
 
 
-def test_tokens_played_are_those_of_the_stored_responses(tmp_path):
+def test_played_tokens_are_stored_responses(tmp_path):
     store, turns = Store(str(tmp_path)), example("turns")
     facts = Facts(key="0" * 32, stage=Stage(name="rollout", version=1), settings={}, inputs={}, seed=0)
     store.put_table("turns", turns, facts)
     num_tokens = sum(map(len, turns["response_ids"].to_pylist()))
     assert num_tokens > 0
-    found = cost(store, RUN, {Place(0, "rollout", "turns", facts.key): manifest("12:00:10", 2.0, CPU, "turns")})
-    assert (found.played.tokens, found.played.tokens_per_s) == (num_tokens, num_tokens / 2)
+    run_cost = cost(store, RUN, {Place(0, "rollout", "turns", facts.key): manifest("12:00:10", 2.0, CPU, "turns")})
+    assert (run_cost.played.tokens, run_cost.played.tokens_per_s) == (num_tokens, num_tokens / 2)

@@ -21,7 +21,7 @@ def write(table, file):
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
-def test_rows_that_do_not_say_how_they_were_come_by_were_sampled(tmp_path, suffix):
+def test_rows_without_origin_were_sampled(tmp_path, suffix):
     file = tmp_path / f"turns.{suffix}"
     turns = example("turns")
     write(turns.drop_columns(["origin", "num_candidates", "num_as_good"]), file)
@@ -42,7 +42,7 @@ def test_environment_may_have_its_name_in_the_views(tmp_path, suffix):
         read_turns(tmp_path / "both.parquet")
 
 
-def test_rows_that_say_so_are_taken_as_they_are(tmp_path):
+def test_rows_with_origin_kept_unchanged(tmp_path):
     file = tmp_path / "turns.parquet"
     turns = example("turns")
     index = turns.schema.get_field_index("num_candidates")

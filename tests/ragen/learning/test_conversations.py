@@ -33,7 +33,7 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def said(text: str, think: str = "", **arguments: Any) -> dict[str, Any]:
+def reply(text: str, think: str = "", **arguments: Any) -> dict[str, Any]:
     calls = [{"type": "function", "function": {"name": "look", "arguments": arguments}}] if arguments else None
     more = {"reasoning_content": think, "tool_calls": calls}
     return {"role": "assistant", "content": text} | {name: value for name, value in more.items() if value}
@@ -63,9 +63,9 @@ def examples(tokenizer, *conversations: Conversation, max_tokens: int = 4096, **
 
 
 @pytest.mark.parametrize("template", ["qwen2.5", "llama3", "gemma", "mistral"])
-def test_ids_are_those_of_the_template_and_the_loss_is_on_responses(template: str) -> None:
+def test_ids_match_template_loss_on_responses(template: str) -> None:
     tokenizer = tokenizer_of(template)
-    messages = [user("What is 1+1?"), said("It is two.\n\nÜ 🙂"), user(" and\n"), said("No")]
+    messages = [user("What is 1+1?"), reply("It is two.\n\nÜ 🙂"), user(" and\n"), reply("No")]
     made, ((example,),), left_out = examples(tokenizer, conversation(*messages))
     # Llama's template writes the date, which is the same one for every rendering of ours.
     expected = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, date_string="26 Jul 2024")
@@ -77,14 +77,14 @@ def test_ids_are_those_of_the_template_and_the_loss_is_on_responses(template: st
     assert left_out == []
 
 
-def test_a_response_shares_no_token_with_the_prompt() -> None:
+def test_response_shares_no_prompt_token() -> None:
     """The policy is given the line break, and samples what follows it."""
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=_joining(), eos_token="<|im_end|>")
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
     tokenizer.chat_template = tokenizer_of("qwen2.5").chat_template
-    made, (((whole, response),),), _ = examples(tokenizer, conversation(user("a"), said("\nb")))
+    made, (((whole, response),),), _ = examples(tokenizer, conversation(user("a"), reply("\nb")))
     assert response == "\nb<|im_end|>"
-    joined = tokenizer.apply_chat_template([user("a"), said("\nb")], tokenize=True, return_dict=False)
+    joined = tokenizer.apply_chat_template([user("a"), reply("\nb")], tokenize=True, return_dict=False)
     assert made[0][0].token_ids.tolist() != joined
     assert whole.endswith("assistant\n\nb<|im_end|>")
 
@@ -100,11 +100,11 @@ def _joining():
     return type(tokenizer).from_str(json.dumps(state))
 
 
-def test_where_earlier_reasoning_is_dropped_each_response_is_learned_where_it_is_shown() -> None:
+def test_dropped_reasoning_learned_where_shown() -> None:
     tokenizer = chatml()
-    talk = [user("q"), said("", "first", to="a"), {"role": "tool", "content": "wall"}, said("so", "second")]
+    talk = [user("q"), reply("", "first", to="a"), {"role": "tool", "content": "wall"}, reply("so", "second")]
     _, ((first, second),), left_out = examples(
-        tokenizer, conversation(*talk, user("again"), said("no", "third"), tools=TOOLS)
+        tokenizer, conversation(*talk, user("again"), reply("no", "third"), tools=TOOLS)
     )
     assert left_out == []
     assert first[1] == (
@@ -118,21 +118,21 @@ def test_where_earlier_reasoning_is_dropped_each_response_is_learned_where_it_is
 
 
 @pytest.mark.ci
-def test_reasoning_is_written_in_tags_where_the_template_has_no_place_for_it() -> None:
+def test_reasoning_in_tags_without_template_field() -> None:
     _, ((one,),), _ = examples(
-        tokenizer_of("qwen2.5"), conversation(user("q"), said("so", "hm"), user("q"), said("no"))
+        tokenizer_of("qwen2.5"), conversation(user("q"), reply("so", "hm"), user("q"), reply("no"))
     )
     assert one[1] == "<think>hm</think>so<|im_end|>no<|im_end|>"
 
 
-def test_arguments_are_text_where_the_template_takes_them_so() -> None:
-    talk = conversation(user("q"), said("", to="ä"), tools=TOOLS)
+def test_arguments_as_text_if_template_expects() -> None:
+    talk = conversation(user("q"), reply("", to="ä"), tools=TOOLS)
     _, ((one,),), left_out = examples(chatml("call.function.arguments + ''"), talk)
     assert (one[1], left_out) == ('<tool_call>look {"to": "ä"}</tool_call><|im_end|>', [])
 
 
-def test_only_what_is_to_be_learned_has_a_loss() -> None:
-    talk = Conversation("c", [user("q"), said("bad"), user("q"), said("good")], [3])
+def test_only_learned_parts_have_loss() -> None:
+    talk = Conversation("c", [user("q"), reply("bad"), user("q"), reply("good")], [3])
     _, ((one,),), _ = examples(chatml(), talk)
     assert one[1] == "good<|im_end|>"
     assert "bad" in one[0]
@@ -142,19 +142,20 @@ def test_only_what_is_to_be_learned_has_a_loss() -> None:
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [
-        ([user("q"), said("a"), said("b")], "two messages of the assistant in a row"),
-        ([user("<|im_start|>"), said("a")], "its text has <|im_start|>, a special token of the policy"),
-        ([user("q"), said("a<|im_end|>")], "its text has <|im_end|>"),
-        ([user("q " * 3000), said("a")], "more than 4,096 tokens"),
-        ([user("q" * 2_000_000), said("a")], "more than 4,096 tokens"),
-        ([{"role": "tool", "content": "x"}, user("q"), said("a")], "the chat template refuses it: TemplateError: no"),
-        ([user("q"), {"role": "note", "content": "hidden"}, said("a")], "does not show its message of the role 'note'"),
-        ([user("q"), said("", to=1)], "does not write tool calls"),
-        ([user("q"), {**said("", to=1), "tool_calls": [{"function": {"name": "look", "arguments": "{"}}]}],
+        ([user("q"), reply("a"), reply("b")], "two messages of the assistant in a row"),
+        ([user("<|im_start|>"), reply("a")], "its text has <|im_start|>, a special token of the policy"),
+        ([user("q"), reply("a<|im_end|>")], "its text has <|im_end|>"),
+        ([user("q " * 3000), reply("a")], "more than 4,096 tokens"),
+        ([user("q" * 2_000_000), reply("a")], "more than 4,096 tokens"),
+        ([{"role": "tool", "content": "x"}, user("q"), reply("a")], "the chat template refuses it: TemplateError: no"),
+        ([user("q"), {"role": "note", "content": "hidden"}, reply("a")],
+         "does not show its message of the role 'note'"),
+        ([user("q"), reply("", to=1)], "does not write tool calls"),
+        ([user("q"), {**reply("", to=1), "tool_calls": [{"function": {"name": "look", "arguments": "{"}}]}],
          "the arguments of a tool call are no JSON object"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_imitated_is_left_out_with_a_reason(messages: list[Any], reason: str) -> None:
+def test_inimitable_conversation_omitted_with_reason(messages: list[Any], reason: str) -> None:
     tokenizer = tokenizer_of("qwen2.5")
     tokenizer.chat_template = (
         "{%- for message in messages %}{%- if message.role == 'tool' %}{{ raise_exception('no tools') }}{%- endif %}"
@@ -162,15 +163,15 @@ def test_what_cannot_be_imitated_is_left_out_with_a_reason(messages: list[Any], 
         "{{- message.content + '<|im_end|>\\n' }}{%- endif %}{%- endfor %}"
         "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
     )
-    made, _, left_out = examples(tokenizer, conversation(*messages), conversation(user("q"), said("fine")))
+    made, _, left_out = examples(tokenizer, conversation(*messages), conversation(user("q"), reply("fine")))
     assert [len(one) for one in made] == [0, 1]
     (line,) = left_out
     assert line.startswith("1 conversation left out, such as 'c': ")
     assert reason in line
 
 
-def test_tools_need_a_place_in_the_template_or_another_template() -> None:
-    talk = conversation(user("q"), said("", to=1), tools=TOOLS)
+def test_tools_need_template_support() -> None:
+    talk = conversation(user("q"), reply("", to=1), tools=TOOLS)
     without, (((_, response),),) = (
         tokenizer_of("llama3"),
         examples(tokenizer_of("qwen2.5"), talk, chat_template=chatml().chat_template)[1],
@@ -178,32 +179,32 @@ def test_tools_need_a_place_in_the_template_or_another_template() -> None:
     assert "look" in response
     assert "the chat template of the policy has no place for them" in examples(without, talk)[2][0]
     with pytest.raises(TemplateError, match="has no chat template"):
-        examples(tokenizer_of(None), conversation(user("q"), said("a")))
+        examples(tokenizer_of(None), conversation(user("q"), reply("a")))
 
 
 @pytest.mark.ci
-def test_templates_that_open_the_reasoning_or_do_not_end_a_message() -> None:
+def test_templates_opening_reasoning_or_unended() -> None:
     tokenizer = chatml()
-    body, talk = tokenizer.chat_template, conversation(user("q"), said("so", "hm"))
+    body, talk = tokenizer.chat_template, conversation(user("q"), reply("so", "hm"))
     tokenizer.chat_template = body.replace("'<|im_start|>assistant\\n' }", "'<|im_start|>assistant\\n<think>\\n' }")
     assert examples(tokenizer, talk)[1] == [[(
         "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\nso<|im_end|>",
         "hm\n</think>\n\nso<|im_end|>",
     )]]  # fmt: skip
-    assert "in another form" in examples(tokenizer, conversation(user("q"), said("so")))[2][0]
+    assert "in another form" in examples(tokenizer, conversation(user("q"), reply("so")))[2][0]
     tokenizer.chat_template = body.replace("{{- '<|im_end|>\\n' }}", "{{- '.\\n' }}")
     assert "does not end a message of the assistant" in examples(tokenizer, talk)[2][0]
 
 
-def test_rows_without_tokens_are_conversations_by_context() -> None:
+def test_tokenless_rows_are_conversations() -> None:
     """A row of a new context holds what it repeats; repeated responses and empty ones are not learned."""
     rows = [
         {"trajectory_id": "t", "observation": "a", "response": "b", "is_context_start": True, "info": "{}"},
         {"trajectory_id": "t", "observation": "c", "response": "", "is_context_start": False, "info": "{}"},
         {"trajectory_id": "t", "observation": "[]", "response": "f", "is_context_start": True, "info": json.dumps(
-            {"messages": [user("a"), said("b"), user("e")], "tools": TOOLS})},
+            {"messages": [user("a"), reply("b"), user("e")], "tools": TOOLS})},
     ]  # fmt: skip
     known = {"finish_reason": "unknown", "response_ids": []}
     first, second = conversations_of([row | known for row in rows])
-    assert first.messages == [user("a"), said("b"), user("c"), said("")]
+    assert first.messages == [user("a"), reply("b"), user("c"), reply("")]
     assert (first.learned, second.learned, second.tools) == ([1], [3], TOOLS)

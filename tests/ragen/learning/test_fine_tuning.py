@@ -67,11 +67,11 @@ def test_muon_has_the_matrices(folder: str, tmp_path: Path) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("config", [LORA, FULL], ids=["lora", "full"])
-def test_it_learns_and_leaves_a_whole_policy(folder: str, config: FineTuning, tmp_path: Path) -> None:
-    before, seen = torch.get_rng_state(), []
-    headline = tuned(folder, config, tmp_path, on_progress=lambda done, total: seen.append((done, total)))
+def test_fine_tuning_learns_whole_policy(folder: str, config: FineTuning, tmp_path: Path) -> None:
+    before, progress = torch.get_rng_state(), []
+    headline = tuned(folder, config, tmp_path, on_progress=lambda done, total: progress.append((done, total)))
     assert torch.equal(torch.get_rng_state(), before)
-    assert seen[-1] == (60, 60)
+    assert progress[-1] == (60, 60)
     assert headline["loss"] < 0.9 * -logprob(folder)
     assert headline["demonstration_success"] == 1.0
     assert not list(tmp_path.glob("adapter*"))
@@ -85,7 +85,7 @@ def test_it_learns_and_leaves_a_whole_policy(folder: str, config: FineTuning, tm
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("config", [LORA, FULL], ids=["lora", "full"])
-def test_the_same_fine_tuning_gives_the_same_bytes_on_a_gpu(folder: str, tmp_path: Path, config: FineTuning) -> None:
+def test_fine_tuning_repeats_bytes_on_gpu(folder: str, tmp_path: Path, config: FineTuning) -> None:
     short = config.model_copy(update={"steps": 5, "dtype": "bfloat16"})
     for name in ("first", "again"):
         tuned(folder, short, tmp_path / name)
@@ -94,7 +94,7 @@ def test_the_same_fine_tuning_gives_the_same_bytes_on_a_gpu(folder: str, tmp_pat
 
 
 @pytest.mark.ci
-def test_a_model_with_dropout_learns_without_it(folder: str, tmp_path: Path) -> None:
+def test_dropout_model_learns_without_it(folder: str, tmp_path: Path) -> None:
     """Dropout would draw from torch's global generator: the bytes would differ, and so would the generator's state."""
     dropping, before = tmp_path / "dropping", torch.get_rng_state()
     shutil.copytree(folder, dropping)
@@ -108,7 +108,7 @@ def test_a_model_with_dropout_learns_without_it(folder: str, tmp_path: Path) -> 
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_what_a_model_calls_its_padding_does_not_matter(folder: str, tmp_path: Path) -> None:
+def test_padding_token_does_not_matter(folder: str, tmp_path: Path) -> None:
     """The first Llama models have -1, which is not a token."""
     shutil.copytree(folder, tmp_path / "unpadded")
     file = tmp_path / "unpadded" / "config.json"
@@ -120,7 +120,7 @@ def test_what_a_model_calls_its_padding_does_not_matter(folder: str, tmp_path: P
     assert without == with_padding
 
 
-def test_excluded_states_are_never_demonstrated_and_states_met_before_stay_known(folder: str, tmp_path: Path) -> None:
+def test_excluded_states_never_demonstrated_known_kept(folder: str, tmp_path: Path) -> None:
     short = LORA.model_copy(update={"steps": 1})
     excluded = frozenset(demonstrate_turns(short, LAKE, AGENT, 64, frozenset(), make_tokenizer(), 8).initial_states)
     tuned(folder, short, tmp_path, excluded=excluded, met=["a" * 64])

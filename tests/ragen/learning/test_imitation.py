@@ -50,7 +50,7 @@ def demonstrate(environment=SOKOBAN, agent=AGENT, config=SMALL, excluded=frozens
 
 
 @pytest.mark.timeout(30)
-def test_a_demonstrator_that_hangs_is_ended_by_name(monkeypatch) -> None:
+def test_hanging_demonstrator_ended_by_name(monkeypatch) -> None:
     monkeypatch.setenv("STARPO_PLUGIN_S", "0.3")
     monkeypatch.setattr(demonstrations, "resolve", lambda _: lambda *_: time.sleep(1e6))
     with pytest.raises(CallLimitError, match=r"the demonstrator of 'sokoban' took longer than 0.3 s.*STARPO_PLUGIN_S"):
@@ -60,7 +60,7 @@ def test_a_demonstrator_that_hangs_is_ended_by_name(monkeypatch) -> None:
 @pytest.mark.parametrize(
     "settings", [SOKOBAN, FrozenLakeSettings(observation="compact", slip=0.0)], ids=["sokoban", "lake"]
 )
-def test_in_a_form_the_player_decides_as_before_and_says_where_things_are(settings) -> None:
+def test_formed_player_same_decisions_true_places(settings) -> None:
     free = AGENT.model_copy(update={"max_actions": 100})  # so that every stated action is executed
     agent = free.model_copy(update={"form": "grounding_worldmodeling"})
     tokenizer = make_tokenizer(extra_vocabulary(SMALL, settings, agent.form))
@@ -71,23 +71,23 @@ def test_in_a_form_the_player_decides_as_before_and_says_where_things_are(settin
         resolve(SCENES[settings.type]),
     )
     read = [read_response(tokenizer.decode(ids[:-1]), grammar=grammar, agent=agent) for ids in played.responses]
-    assert all(said.format_ok for said in read)
+    assert all(response.format_ok for response in read)
     thoughts = [parse(TOKENIZER.decode(ids[:-1]), grammar=grammar, agent=free).think for ids in plain.responses]
-    assert [parts(said.think)["reasoning"] for said in read] == thoughts
+    assert [parts(response.think)["reasoning"] for response in read] == thoughts
 
     shown = [TOKENIZER.decode(ids).split("user\n")[1].split("<|im_end|>")[0] for ids in plain.prompts]
-    for said, observation in zip(read, shown, strict=True):
-        stated = {tag: read_statements(text) for tag, text in parts(said.think).items()}
+    for response, observation in zip(read, shown, strict=True):
+        stated = {tag: read_statements(text) for tag, text in parts(response.think).items()}
         assert score(stated["observation"], scene(observation, (), {}), {}) == 1.0
         if settings.type == "sokoban":
-            assert score(stated["prediction"], scene(observation, said.actions, {}), {}) == 1.0
+            assert score(stated["prediction"], scene(observation, response.actions, {}), {}) == 1.0
     if settings.type == "frozen_lake":
         arrived = "the goal is in the same cell as the player"
-        assert sum(arrived in parts(said.think)["prediction"] for said in read) == sum(played.successes) > 0
+        assert sum(arrived in parts(response.think)["prediction"] for response in read) == sum(played.successes) > 0
     assert max(len(ids) for ids in played.responses) < 200  # one token per word
 
 
-def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:
+def test_demonstrated_prompts_equal_rollout_prompts() -> None:
     played = demonstrate(turns=1)
     contexts = ContextBuilder(TOKENIZER, AGENT, 64)
     world = make(SOKOBAN)
@@ -97,7 +97,7 @@ def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:
     assert played.prompts[0] == prompt.prompt_ids
 
 
-def test_a_prefilled_tag_is_prompt_and_not_response() -> None:
+def test_prefilled_tag_belongs_to_prompt() -> None:
     agent = AgentConfig(prompt="state", context="window", should_show_reward=False, should_prefill_think=True)
     played = demonstrate(agent=agent, turns=3)
     tag = TOKENIZER.convert_tokens_to_ids("<think>")
@@ -105,7 +105,7 @@ def test_a_prefilled_tag_is_prompt_and_not_response() -> None:
     assert all(tag not in response for response in played.responses)
 
 
-def test_states_of_the_evaluation_panels_are_never_demonstrated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panel_states_are_never_demonstrated(monkeypatch: pytest.MonkeyPatch) -> None:
     # the first state that would be demonstrated is on the panel, so another one must take its place
     world = make(SOKOBAN)
     world.reset(seed=demonstrations.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset()))
@@ -140,18 +140,18 @@ def unwatched(function, log: list[str]):
     return call
 
 
-def test_the_bandits_lessons_speak_of_all_names_and_not_only_of_the_trained_ones() -> None:
+def test_bandit_lessons_cover_all_names() -> None:
     spoken = {TOKENIZER.decode(prompt) for prompt in demonstrate(BanditSettings(names="train"), turns=300).prompts}
     for names in NAME_PAIRS.values():
         assert all(any(f"{safe} {risky}" in text for text in spoken) for safe, risky in names)
 
 
-def test_a_response_longer_than_the_rollouts_allow_is_an_error_that_says_how_much_is_needed() -> None:
+def test_long_response_error_states_needed_length() -> None:
     with pytest.raises(ConfigError, match=r"raise that to at least \d+"):
         demonstrate(longest=9)
 
 
-def test_a_demonstration_is_cut_at_the_actions_of_a_turn() -> None:
+def test_demonstration_cut_at_turn_actions() -> None:
     agent = AgentConfig(
         prompt="state", context="window", should_show_reward=False, max_actions_per_turn=2, max_actions=100, max_turns=9
     )
@@ -160,16 +160,22 @@ def test_a_demonstration_is_cut_at_the_actions_of_a_turn() -> None:
 
 
 @pytest.mark.ci
-def test_imitation_learns_saves_and_leaves_no_global_state_behind(tmp_path: Path) -> None:
+def test_imitation_learns_without_global_state(tmp_path: Path) -> None:
     before, threads = torch.get_rng_state(), torch.get_num_threads()
-    seen = []
+    progress = []
     config = SMALL.model_copy(update={"warm_start_steps": 60, "demonstration_turns": 480})
     headline = imitation.imitate(
-        config, SOKOBAN, AGENT, 64, frozenset(), tmp_path, on_progress=lambda done, total: seen.append((done, total))
+        config,
+        SOKOBAN,
+        AGENT,
+        64,
+        frozenset(),
+        tmp_path,
+        on_progress=lambda done, total: progress.append((done, total)),
     )
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_num_threads() == threads
-    assert seen == [(step, 60) for step in range(1, 61)]
+    assert progress == [(step, 60) for step in range(1, 61)]
     # log(438) = 6.1 nats per token at the start
     assert headline["loss"] < 3.0
     assert headline["num_turns"] >= 480
@@ -178,9 +184,7 @@ def test_imitation_learns_saves_and_leaves_no_global_state_behind(tmp_path: Path
     assert headline["num_parameters"] == model.num_parameters()
 
 
-def test_a_gradient_that_is_not_finite_is_an_error_and_nothing_is_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_infinite_gradient_error_saves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def overflowing(*arguments):
         model = make_model(*arguments)
         model.get_output_embeddings().weight.data.fill_(1e38)
@@ -194,9 +198,7 @@ def test_a_gradient_that_is_not_finite_is_an_error_and_nothing_is_saved(
 
 
 @pytest.mark.ci
-def test_the_same_warm_start_gives_the_same_bytes_whatever_the_number_of_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warm_start_bytes_independent_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("first", "again"):
         imitation.imitate(SMALL, SOKOBAN, AGENT, 64, frozenset(), tmp_path / name)
     monkeypatch.setattr(imitation, "MicroBatchRunner", lambda device, _, dtype: MicroBatchRunner(device, 1, dtype))
@@ -205,7 +207,7 @@ def test_the_same_warm_start_gives_the_same_bytes_whatever_the_number_of_threads
     assert weights["first"] == weights["again"] == weights["one"]
 
 
-def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
+def test_zero_steps_keep_seeded_weights(tmp_path: Path) -> None:
     config = SMALL.model_copy(update={"warm_start_steps": 0})
     headline = imitation.imitate(config, SOKOBAN, AGENT, 64, frozenset(), tmp_path)
     made = imitation.make_model(config, TOKENIZER).state_dict()
@@ -216,7 +218,7 @@ def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("split", [supervised.in_rectangles, supervised.in_prefix_rows(128, 96, 2)])
 @pytest.mark.parametrize("context", ["window", "full"])
-def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carry_no_loss(split, context) -> None:
+def test_batch_gradient_of_mean_token_loss(split, context) -> None:
     model = imitation.make_model(SMALL, TOKENIZER)
     played = demonstrate(agent=AGENT.model_copy(update={"context": context}), turns=9)
     batch = Batch(examples_of(played.prompts, played.responses))
@@ -241,7 +243,7 @@ def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carr
         torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-6)
 
 
-def test_examples_are_turns_with_a_window_and_whole_contexts_without_one() -> None:
+def test_examples_are_turns_or_whole_contexts() -> None:
     apart = examples_of([[1, 2], [1, 3]], [[7, 8], [9]])
     assert [(e.token_ids.tolist(), e.response_mask.tolist()) for e in apart] == [
         ([1, 2, 7, 8], [False, False, True, True]),
@@ -255,7 +257,7 @@ def test_examples_are_turns_with_a_window_and_whole_contexts_without_one() -> No
 
 
 @pytest.mark.parametrize(("num_rows", "batch_size"), [(10, 4), (8, 4), (3, 5), (1, 1)])
-def test_no_row_comes_again_before_a_pass_is_over(num_rows: int, batch_size: int) -> None:
+def test_rows_repeat_only_after_full_pass(num_rows: int, batch_size: int) -> None:
     batches = supervised._batches(num_rows, batch_size, seed=3)
     size = min(num_rows, batch_size)
     for _ in range(3):
@@ -264,7 +266,7 @@ def test_no_row_comes_again_before_a_pass_is_over(num_rows: int, batch_size: int
         assert set(rows) <= set(range(num_rows))
 
 
-def test_a_lost_position_is_demonstrated_once_an_episode() -> None:
+def test_lost_position_demonstrated_once_per_episode() -> None:
     lost = TOKENIZER.convert_tokens_to_ids("Ġnone")
     played = demonstrate(config=SMALL.model_copy(update={"demonstration_skill": 0.0}), turns=400)
     # otherwise two fifths of the 400 turns would be lost positions, more than there are episodes

@@ -39,12 +39,12 @@ def rollout(make_turns):
         ({"min_return": 2.5}, [[1, 2, 7, 3, 8, 9]]),
     ],
 )
-def test_episodes_are_chosen_by_success_filter_and_return(rollout, settings: dict, expected: list[list[int]]) -> None:
+def test_choice_by_success_filter_and_return(rollout, settings: dict, expected: list[list[int]]) -> None:
     chosen = choose_episodes([rollout], FineTuning(runs=RUNS, **settings), frozenset())
     assert [example.token_ids.tolist() for example in chosen.examples] == expected
 
 
-def test_every_response_of_an_episode_is_learned_and_nothing_else(rollout) -> None:
+def test_only_episode_responses_are_learned(rollout) -> None:
     chosen = choose_episodes([rollout], FineTuning(runs=RUNS), frozenset())
     assert chosen.examples[0].response_mask.tolist() == [False, False, True, False, True, True]
     assert chosen.num_turns == 3
@@ -53,7 +53,7 @@ def test_every_response_of_an_episode_is_learned_and_nothing_else(rollout) -> No
     assert chosen.num_excluded == 0
 
 
-def test_episodes_that_begin_on_a_panel_are_left_out_and_counted(rollout) -> None:
+def test_panel_episodes_omitted_and_counted(rollout) -> None:
     config = FineTuning(runs=RUNS, episodes="all")
     chosen = choose_episodes([rollout], config, frozenset({"a" * 16, "c" * 16}))
     assert [example.token_ids.tolist() for example in chosen.examples] == [[1, 4, 5]]
@@ -61,13 +61,13 @@ def test_episodes_that_begin_on_a_panel_are_left_out_and_counted(rollout) -> Non
     assert chosen.num_excluded == 2
 
 
-def test_rollouts_with_the_same_names_of_episodes_do_not_mix(rollout) -> None:
+def test_rollouts_with_equal_names_stay_separate(rollout) -> None:
     twice = choose_episodes([rollout, rollout], FineTuning(runs=RUNS), frozenset())
     assert len(twice.examples) == 4
     assert twice.num_turns == 6
 
 
-def test_a_choice_that_keeps_nothing_says_what_there_was(rollout) -> None:
+def test_empty_choice_lists_available_episodes(rollout) -> None:
     with pytest.raises(ConfigError, match=r"none of 3 stored episodes .* that succeeds with a return of at least 4"):
         choose_episodes([rollout], FineTuning(runs=RUNS, min_return=4), frozenset())
     with pytest.raises(ConfigError, match=r"of those that qualify, 2 begin on a panel"):
@@ -83,6 +83,6 @@ def test_a_choice_that_keeps_nothing_says_what_there_was(rollout) -> None:
         ({"episodes": "kept"}, "name their runs"),
     ],
 )
-def test_settings_that_name_no_episodes_are_refused(settings: dict, message: str) -> None:
+def test_settings_naming_no_episodes_refused(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FineTuning(**settings)

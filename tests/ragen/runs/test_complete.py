@@ -34,7 +34,7 @@ def put(store: Store, tmp_path: Path, key: str, files: dict[str, str]) -> None:
 BASE, ADAPTER = "a" * 64, "b" * 64
 
 
-def test_weights_come_from_the_base_and_the_rest_from_the_adapters_folder(store, tmp_path):
+def test_base_weights_with_adapters_other_files(store, tmp_path):
     put(store, tmp_path, BASE, {"model.safetensors": "w", "config.json": "base", "critic.safetensors": "old"})
     files = {"adapter_model.safetensors": "ab", "config.json": "own", "base.json": json.dumps({"checkpoint": BASE})}
     put(store, tmp_path, ADAPTER, files)
@@ -45,13 +45,13 @@ def test_weights_come_from_the_base_and_the_rest_from_the_adapters_folder(store,
     assert complete_folder(store, BASE) == store.local_folder("checkpoint", BASE)
 
 
-def test_a_base_that_is_missing_is_said(store, tmp_path):
+def test_missing_base_is_reported(store, tmp_path):
     put(store, tmp_path, ADAPTER, {"base.json": json.dumps({"checkpoint": BASE})})
     with pytest.raises(ArtifactMissingError, match=BASE):
         complete_folder(store, ADAPTER)
 
 
-def test_a_note_that_names_no_base_is_said(store, tmp_path):
+def test_note_without_base_is_reported(store, tmp_path):
     put(store, tmp_path, ADAPTER, {"base.json": "[]"})
     with pytest.raises(PolicyError, match="does not name a checkpoint"):
         complete_folder(store, ADAPTER)

@@ -44,7 +44,7 @@ def files(store: Store) -> list[Path]:
     return sorted(path for path in Path(store.url).rglob("*") if path.is_file())
 
 
-def test_another_learner_finds_the_weights_under_the_adapters_of_the_one_before(
+def test_other_learner_finds_weights_below_adapters(
     adapted_store: Store, loaded: LoadedLearner, learners: list[Adapted]
 ) -> None:
     steps: list[Step] = []
@@ -54,7 +54,7 @@ def test_another_learner_finds_the_weights_under_the_adapters_of_the_one_before(
     assert len(learners) == 2
 
 
-def test_players_get_a_policy_and_the_store_nothing(adapted_store: Store, loaded: LoadedLearner) -> None:
+def test_players_get_policy_without_storing(adapted_store: Store, loaded: LoadedLearner) -> None:
     before = files(adapted_store)
     folder = Path(loaded.policy_folder(adapted_store, key_of(3)))
     assert (folder / "adapter_model.safetensors").read_text() == key_of(3)
@@ -63,7 +63,7 @@ def test_players_get_a_policy_and_the_store_nothing(adapted_store: Store, loaded
     assert files(adapted_store) == before
 
 
-def test_what_the_learner_holds_is_where_the_next_one_starts(
+def test_next_derivation_continues_from_learner(
     adapted_store: Store, loaded: LoadedLearner, learners: list[Adapted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded.policy_folder(adapted_store, key_of(1))
@@ -74,7 +74,7 @@ def test_what_the_learner_holds_is_where_the_next_one_starts(
     assert [made.key for made in find_recipe(adapted_store, key_of(2), held=key_of(1)).updates] == [key_of(2)]
 
 
-def test_what_cannot_be_derived_is_tried_once(
+def test_underivable_checkpoint_tried_once(
     adapted_store: Store, loaded: LoadedLearner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many who need later checkpoints do not each walk back to the one that is kept."""
@@ -90,9 +90,7 @@ def test_what_cannot_be_derived_is_tried_once(
         loaded.policy_folder(adapted_store, key_of(3))
 
 
-def test_a_policy_that_its_folder_lost_is_written_again(
-    adapted_store: Store, loaded: LoadedLearner, learners: list[Adapted]
-) -> None:
+def test_lost_policy_folder_is_rewritten(adapted_store: Store, loaded: LoadedLearner, learners: list[Adapted]) -> None:
     loaded.policy_folder(adapted_store, key_of(1))
     loaded.policies.clear()
     folder = Path(loaded.policy_folder(adapted_store, key_of(1)))
@@ -100,7 +98,7 @@ def test_a_policy_that_its_folder_lost_is_written_again(
     assert len(learners) == 1
 
 
-def test_brought_back_for_other_processes_it_is_dropped_at_the_end(adapted_store: Store, loaded: LoadedLearner) -> None:
+def test_checkpoint_for_other_processes_dropped_finally(adapted_store: Store, loaded: LoadedLearner) -> None:
     before = files(adapted_store)
     with loaded.restored(adapted_store, [key_of(2), "f" * 32]):  # the other cannot be derived
         assert adapted_store.has("checkpoint", key_of(2))
@@ -143,7 +141,7 @@ def test_without_proof_nothing_stays(
     assert loaded.policies.find(key_of(2)) is None
 
 
-def test_another_result_is_refused_and_leaves_nothing(
+def test_different_result_refused_leaving_nothing(
     adapted_store: Store, loaded: LoadedLearner, learners: list[Adapted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = files(adapted_store)
@@ -156,7 +154,7 @@ def test_another_result_is_refused_and_leaves_nothing(
     assert files(adapted_store) == before
 
 
-def test_passed_on_to_a_number_that_is_kept_it_is_brought_back(adapted_store: Store) -> None:
+def test_kept_number_is_brought_back(adapted_store: Store) -> None:
     config = preset("smoke", {"checkpoint_every": 2, "iterations": 5})
     with ModelPlacement() as placement:
         recorder = RunRecorder(adapted_store.url, "run", config, InProcess(placement))

@@ -20,9 +20,9 @@ from tests.examples import example
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds of each pause between attempts, which nobody waits for."""
-    found: list[float] = []
-    monkeypatch.setattr(execution, "Retrying", partial(Retrying, sleep=found.append))
-    return found
+    seconds: list[float] = []
+    monkeypatch.setattr(execution, "Retrying", partial(Retrying, sleep=seconds.append))
+    return seconds
 
 
 def failing(error: Exception, times: int) -> Work:
@@ -38,7 +38,7 @@ def failing(error: Exception, times: int) -> Work:
 
 
 @pytest.mark.parametrize("error", [StoreError("the store does not answer"), OSError("disk")])
-def test_what_the_outside_world_does_is_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
+def test_external_failures_are_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
     work = failing(error, NUM_ATTEMPTS - 1)
     assert InProcess(ModelPlacement()).carry_out(str(tmp_path), work, "000 diagnose") == work.keys
     assert Store(str(tmp_path)).has("metrics", work.key)
@@ -50,7 +50,7 @@ def test_what_the_outside_world_does_is_repeated(error: Exception, tmp_path: Pat
 @pytest.mark.parametrize(
     "error", [ConfigError("wrong"), ArtifactMissingError("gone"), ArtifactDamagedError("edited"), KeyError("a bug")]
 )
-def test_what_is_wrong_is_not_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
+def test_own_errors_are_not_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
     with pytest.raises(type(error)):
         InProcess(ModelPlacement()).submit(str(tmp_path), failing(error, 1), "000 diagnose").result()
     assert pauses == []

@@ -22,7 +22,7 @@ def drawn(branch: Branch) -> object:
     return (branch.start, forks) if forks else branch.start
 
 
-def test_a_fork_stands_under_the_oldest_run_with_most_updates_in_common(store: Store) -> None:
+def test_fork_listed_under_closest_oldest_run(store: Store) -> None:
     record(store, "first", "abcd")
     record(store, "second", "abce")  # of the first, from 2
     record(store, "third", "abcef")  # of the second, from 3
@@ -33,7 +33,7 @@ def test_a_fork_stands_under_the_oldest_run_with_most_updates_in_common(store: S
     assert roots == {"first": (None, {"second": (2, {"third": 3}), "fourth": 2}), "sibling": None, "none": None}
 
 
-def test_settings_are_read_once_for_all_forks_of_a_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_read_once_for_forks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     record(store, "base", "abc")
     for number, letter in enumerate("defgh"):
         record(store, f"fork-{letter}", f"ab{letter}", most=number + 1)

@@ -42,7 +42,7 @@ def work(*, is_kept: bool) -> Work:
     return update(config, 0, FIRST, FIRST, dict.fromkeys(("turns", "rewards", "selection"), DATA), is_kept=is_kept)
 
 
-def test_whether_it_is_kept_is_not_in_the_key() -> None:
+def test_keeping_is_not_in_key() -> None:
     assert work(is_kept=True).key == work(is_kept=False).key
 
 
@@ -50,7 +50,7 @@ def test_whether_it_is_kept_is_not_in_the_key() -> None:
     ("is_kept", "is_repeatable", "pool", "is_written"),
     [(True, True, "", True), (False, True, "", False), (False, False, "", True), (False, True, "ray", True)],
 )
-def test_a_checkpoint_that_can_be_derived_here_is_written_only_if_kept(
+def test_derivable_checkpoint_written_only_if_kept(
     adapted_store: Store,
     learner: Adapted,
     placement: ModelPlacement,
@@ -70,7 +70,7 @@ def test_a_checkpoint_that_can_be_derived_here_is_written_only_if_kept(
     assert adapted_store.lasting_manifest("checkpoint", key).is_deterministic is is_repeatable
 
 
-def test_one_that_was_killed_between_its_outputs_is_repeated(
+def test_killed_between_outputs_is_repeated(
     adapted_store: Store, learner: Adapted, placement: ModelPlacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = work(is_kept=False)
@@ -86,7 +86,7 @@ def test_one_that_was_killed_between_its_outputs_is_repeated(
     assert file.stat().st_mtime_ns == before
 
 
-def test_another_result_is_refused_and_not_played(
+def test_different_result_refused_not_played(
     adapted_store: Store, learner: Adapted, placement: ModelPlacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = work(is_kept=False)
@@ -106,7 +106,7 @@ def test_another_result_is_refused_and_not_played(
     assert learner.checkpoint_key is None
 
 
-def test_a_disk_that_fills_leaves_nothing_and_the_update_is_repeated(
+def test_full_disk_repeats_update(
     adapted_store: Store, learner: Adapted, placement: ModelPlacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = adapted.write_adapted
@@ -125,7 +125,7 @@ def test_a_disk_that_fills_leaves_nothing_and_the_update_is_repeated(
     assert adapted_store.has("checkpoint", made.carry_out(adapted_store, placement)["checkpoint"])
 
 
-def test_by_default_it_depends_on_the_size_of_a_checkpoint() -> None:
+def test_default_depends_on_checkpoint_size() -> None:
     large = {"policy.hidden_size": 512, "policy.num_layers": 12, "policy.intermediate_size": 2048}
     for overrides, interval in (({}, 1), (large, 10), ({**large, "update.lora": {"rank": 4}}, 1)):
         config = preset("sokoban", overrides)

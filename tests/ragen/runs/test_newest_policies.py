@@ -17,11 +17,11 @@ from starpo.ragen.runs.newest_policies import NewestPolicies, remove_ownerless
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    found = [tmp_path / "disk", tmp_path / "memory"]
-    for place in found:
+    folders = [tmp_path / "disk", tmp_path / "memory"]
+    for place in folders:
         place.mkdir()
-    monkeypatch.setattr(newest_policies, "_places", lambda: found)
-    return found
+    monkeypatch.setattr(newest_policies, "_places", lambda: folders)
+    return folders
 
 
 @pytest.fixture
@@ -48,13 +48,13 @@ def test_the_two_newest_are_kept(policies: NewestPolicies) -> None:
     assert [policies.find(key) for key in ("b", "c")] == [str(again), None]
 
 
-def test_they_lie_in_memory_only_if_it_has_ample_room(policies: NewestPolicies, places: list[Path]) -> None:
+def test_policies_in_memory_if_ample(policies: NewestPolicies, places: list[Path]) -> None:
     assert add(policies, "a").is_relative_to(places[1])
     policies.clear()
     assert add(policies, "a", size_bytes=10**18).is_relative_to(places[0])
 
 
-def test_one_that_fails_leaves_nothing(policies: NewestPolicies) -> None:
+def test_failing_policy_leaves_nothing(policies: NewestPolicies) -> None:
     add(policies, "a")
     with (
         pytest.raises(StoreError, match=r"(?s)cannot be written to .*No space left.*TMPDIR"),
@@ -69,10 +69,8 @@ def test_one_that_fails_leaves_nothing(policies: NewestPolicies) -> None:
     assert policies.find("a") is not None
 
 
-def test_those_of_a_killed_process_are_removed_and_those_of_a_living_one_not(
-    policies: NewestPolicies, places: list[Path]
-) -> None:
-    own = add(policies, "a")
+def test_only_killed_processes_policies_are_removed(policies: NewestPolicies, places: list[Path]) -> None:
+    ours = add(policies, "a")
     code = (
         "import sys, pathlib; from starpo.ragen.runs import newest_policies as n\n"
         "n._places = lambda: [pathlib.Path(sys.argv[1])]\n"
@@ -92,10 +90,10 @@ def test_those_of_a_killed_process_are_removed_and_those_of_a_living_one_not(
     assert theirs.is_dir()
     remove_ownerless()
     assert not theirs.parent.exists()
-    assert own.is_dir()
+    assert ours.is_dir()
 
 
-def test_what_other_users_put_beside_them_is_left_alone(places: list[Path], tmp_path: Path) -> None:
+def test_foreign_files_beside_them_are_kept(places: list[Path], tmp_path: Path) -> None:
     prefix, target = newest_policies._PREFIX, tmp_path / "target"
     target.mkdir()
     (places[0] / f"{prefix}file").touch()
@@ -121,7 +119,7 @@ def test_what_other_users_put_beside_them_is_left_alone(places: list[Path], tmp_
     assert not theirs.exists()
 
 
-def test_they_go_to_the_disk_if_memory_takes_no_more_files(
+def test_policies_on_disk_if_memory_full(
     policies: NewestPolicies, places: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def new_folder(*, prefix: str, dir: Path) -> str:

@@ -29,23 +29,23 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.ci
-def test_the_first_checkpoint_that_can_be_read_is_taken(store: Store, folder: Path):
+def test_first_readable_checkpoint_is_taken(store: Store, folder: Path):
     dropped, kept = put(store, folder, 0), put(store, folder, 1)
     store.drop("checkpoint", dropped)
-    found = find_tokenizer(store, ["0" * 32, dropped, kept])
-    assert found.chat_template == make_tokenizer().chat_template
-    assert found.decode(make_tokenizer().encode("P 1 2")) == "P 1 2"
+    tokenizer = find_tokenizer(store, ["0" * 32, dropped, kept])
+    assert tokenizer.chat_template == make_tokenizer().chat_template
+    assert tokenizer.decode(make_tokenizer().encode("P 1 2")) == "P 1 2"
     assert find_tokenizer(store, ["0" * 32, dropped]) is None
 
 
-def test_a_tokenizer_that_is_not_known_is_done_without(store: Store, folder: Path):
+def test_unknown_tokenizer_is_skipped(store: Store, folder: Path):
     (folder / "tokenizer.json").write_text('{"model": "from the future"}')
     assert find_tokenizer(store, [put(store, folder, 0)]) is None
     (folder / "tokenizer.json").unlink()
     assert find_tokenizer(store, [put(store, folder, 1)]) is None
 
 
-def test_a_runs_own_checkpoints_come_before_those_that_played_for_it(store: Store):
+def test_own_checkpoints_precede_played_ones(store: Store):
     facts = {"stage": Stage(name="rollout", version=1), "settings": {}, "inputs": {"checkpoint": "c" * 32}, "seed": 0}
     key = stage_key(facts["stage"], {}, facts["inputs"], 0)
     store.put_table("turns", example("turns"), Facts(key=key, **facts))

@@ -61,7 +61,7 @@ def lineage(tmp_path: Path, make_turns: Callable[..., pa.Table]) -> Lineage:
     return Lineage(tmp_path, make_turns)
 
 
-def test_demonstrations_and_rollouts_up_to_the_checkpoint_count(lineage: Lineage) -> None:
+def test_demonstrations_and_earlier_rollouts_count(lineage: Lineage) -> None:
     first = lineage.first("0" * 32, "ab")
     second = lineage.update("1" * 32, first, "a" * 32, "bc")
     third = lineage.update("2" * 32, second, "b" * 32, "d")
@@ -93,7 +93,7 @@ def test_a_dropped_checkpoint_hides_nothing(lineage: Lineage) -> None:
     assert training_states(lineage.store, third) == TrainingStates(frozenset(map(digest, "abc")), 0)
 
 
-def test_what_is_not_there_is_counted(lineage: Lineage) -> None:
+def test_missing_stages_are_counted(lineage: Lineage) -> None:
     """Two origins are unknown: a warm start that recorded no states and a missing rollout. The other rollout counts."""
     second = lineage.update("1" * 32, lineage.first("0" * 32, None), "f" * 32)
     third = lineage.update("2" * 32, second, "b" * 32, "c")
@@ -102,20 +102,20 @@ def test_what_is_not_there_is_counted(lineage: Lineage) -> None:
     assert training_states(lineage.store, orphan) == TrainingStates(frozenset({digest("d")}), 1)
 
 
-def test_a_pretrained_policy_has_begun_nowhere_here(lineage: Lineage) -> None:
+def test_pretrained_policy_has_no_states(lineage: Lineage) -> None:
     first = lineage.first("0" * 32, None, {"policy": {"type": "pretrained"}})
     assert training_states(lineage.store, first) == TrainingStates(frozenset(), 0)
 
 
-def test_prompts_of_a_panel_that_training_has_met() -> None:
+def test_panel_prompts_seen_in_training() -> None:
     panel = make_panel(FrozenLakeSettings(), 8, panel_seed=3)
     met = TrainingStates(frozenset([*panel.state_digests[:3], "f" * 16]), 2)
-    assert met.seen(panel) == frozenset(panel.state_digests[:3])
+    assert met.seen_states(panel) == frozenset(panel.state_digests[:3])
     assert met.facts(panel) == {"num_seen_prompts": 3.0, "num_unknown_origins": 2.0}
     assert TrainingStates(frozenset(), 0).facts(panel) == {"num_seen_prompts": 0.0}
 
 
-def test_a_panel_of_all_there_is_has_no_unseen_part() -> None:
+def test_exhaustive_panel_has_no_unseen_part() -> None:
     panel = make_panel(BanditSettings(), 4, panel_seed=0)
     met = TrainingStates(frozenset(panel.state_digests), 0)
-    assert (met.seen(panel), met.facts(panel)) == (frozenset(), {})
+    assert (met.seen_states(panel), met.facts(panel)) == (frozenset(), {})

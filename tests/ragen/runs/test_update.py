@@ -33,7 +33,7 @@ def stored_rows(store: Store) -> dict[str, str]:
     ("sys.exit(3)", LearnerError, r"line 2: SystemExit: sys.exit\(3\) was called. Nothing was stored"),
     ("pass", KeyError, "a fault of ours"),
 ])  # fmt: skip
-def test_an_estimator_of_ones_own_that_raises_is_one_message(
+def test_raising_custom_estimator_is_one_message(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, error: type[Exception], message: str
 ) -> None:
     (tmp_path / "estimator_of_mine.py").write_text(f"import sys\ndef boom(inputs): {code}\n")
@@ -52,7 +52,7 @@ def test_an_estimator_of_ones_own_that_raises_is_one_message(
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("was_believed", "warnings"), [(1.0, 0), (0.0, 1), (None, 0)])
-def test_log_probs_of_the_rollout_that_were_not_believed_are_said(
+def test_untrusted_rollout_logprobs_are_reported(
     store: Store, caplog: pytest.LogCaptureFixture, was_believed: float | None, warnings: int
 ) -> None:
     class Idle:
@@ -63,4 +63,4 @@ def test_log_probs_of_the_rollout_that_were_not_believed_are_said(
     with caplog.at_level(logging.WARNING):
         run_update(store, Idle(), SETTINGS, stored_rows(store), 0)  # type: ignore[arg-type]
     assert len(caplog.messages) == warnings
-    assert all("up to 0.11 nats" in said and "scored_share = 0.34" in said for said in caplog.messages)
+    assert all("up to 0.11 nats" in message and "scored_share = 0.34" in message for message in caplog.messages)

@@ -23,7 +23,7 @@ def work(**changes: Any) -> Work:
     return Work(**{**defaults, **changes})
 
 
-def test_key_is_a_function_of_all_that_decides() -> None:
+def test_key_depends_on_all_inputs() -> None:
     changes = [
         {"stage": Stage(name="reward", version=2)},
         {"stage": Stage(name="filter", version=1)},
@@ -36,7 +36,7 @@ def test_key_is_a_function_of_all_that_decides() -> None:
     assert len({work(), *(work(**change) for change in changes)}) == len(changes) + 1
 
 
-def test_it_is_done_once_and_stored_with_how_it_was_made(tmp_path: Path) -> None:
+def test_work_done_once_with_provenance(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     assert not work().is_stored(store)
     assert work().carry_out(store) == {"metrics": work().key}
@@ -57,9 +57,7 @@ def test_it_is_done_once_and_stored_with_how_it_was_made(tmp_path: Path) -> None
     assert not work(outputs=("metrics", "samples")).is_stored(store)
 
 
-def test_a_stage_without_a_placement_has_its_own_which_ends_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stage_without_placement_closes_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[ModelPlacement] = []
     closed: list[ModelPlacement] = []
     monkeypatch.setattr(ModelPlacement, "close", lambda placement: closed.append(placement))
@@ -78,11 +76,11 @@ def test_a_stage_without_a_placement_has_its_own_which_ends_with_it(
     assert closed == [given[2], shared]
 
 
-def test_runs_record_it_by_stage_and_part() -> None:
+def test_runs_record_stage_and_part() -> None:
     assert (work().name, work(part="sokoban").name) == ("reward", "reward:sokoban")
 
 
-def test_code_that_ends_the_process_is_an_error_of_its_stage(tmp_path: Path) -> None:
+def test_code_exiting_process_is_stage_error(tmp_path: Path) -> None:
     def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
         sys.exit(0)
         yield

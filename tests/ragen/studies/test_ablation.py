@@ -27,8 +27,10 @@ def summary(base, outcomes) -> AblationResult:
     """Summarise `outcomes`: (cell, seed) -> evaluations or an error."""
     grid = Grid(name="mine", preset="bandit", axes={"filter.keep": [1.0, 0.5]}, seeds=[0, 1, 2])
     made = {
-        (cell, seed): RunOutcome(f"{cell}-{seed}", error=found) if isinstance(found, str) else RunOutcome("run", found)
-        for (cell, seed), found in outcomes.items()
+        (cell, seed): RunOutcome(f"{cell}-{seed}", error=evaluations)
+        if isinstance(evaluations, str)
+        else RunOutcome("run", evaluations)
+        for (cell, seed), evaluations in outcomes.items()
     }
     return summarise(grid, expand(grid, base, "mine.toml"), made)
 
@@ -38,7 +40,7 @@ def both(cell, reference):
     return {**{(BASE, seed): reference for seed in range(3)}, **{(HALF, seed): cell for seed in range(3)}}
 
 
-def test_first_last_peak_and_difference_by_hand(base):
+def test_first_last_peak_difference_by_hand(base):
     reference = run(bandit={0: [0, 0, 0, 0], 2: [1, 0, 0, 0], 4: [1, 0, 0, 0]})
     cell = run(bandit={0: [0, 0, 0, 0], 2: [1, 1, 1, 0], 4: [1, 1, 0, 0]})
     ours, theirs = (summary(base, both(cell, reference)).cells[at].panels["bandit"] for at in (1, 0))
@@ -52,15 +54,15 @@ def test_first_last_peak_and_difference_by_hand(base):
     assert (theirs.last, theirs.peak, theirs.peak_iteration) == (0.25, 0.25, 2)
 
 
-def test_prompts_are_matched_by_seed_and_state_and_not_by_place(base):
+def test_prompts_matched_by_seed_and_state(base):
     reference = {"bandit": {4: {(7, "a"): 1.0, (8, "b"): 0.0}}}
     cell = {"bandit": {4: {(8, "b"): 1.0, (7, "other"): 0.0, (7, "a"): 1.0}}}
-    found = summary(base, both(cell, reference)).cells[1].panels["bandit"].difference
-    assert found.mean == pytest.approx(0.5)  # a: 1 - 1, b: 1 - 0; the other state has no partner
-    assert found.num_prompts == 2
+    difference = summary(base, both(cell, reference)).cells[1].panels["bandit"].difference
+    assert difference.mean == pytest.approx(0.5)  # a: 1 - 1, b: 1 - 0; the other state has no partner
+    assert difference.num_prompts == 2
 
 
-def test_a_failed_run_is_named_and_its_seed_is_not_compared(base):
+def test_failed_run_named_and_not_compared(base):
     good = run(bandit={4: [1, 0, 0, 0]})
     outcomes = both(good, run(bandit={4: [0, 0, 0, 0]})) | {(HALF, 1): "NothingKeptError: nothing"}
     result = summary(base, outcomes)
@@ -71,28 +73,28 @@ def test_a_failed_run_is_named_and_its_seed_is_not_compared(base):
     assert any("keep=0.5" in warning and "lucky" in warning for warning in result.warnings)
 
 
-def test_each_run_is_compared_at_its_own_last_evaluation(base):
+def test_runs_compared_at_own_last_evaluation(base):
     cell, reference = run(bandit={0: [0] * 4, 8: [1, 1, 1, 1]}), run(bandit={0: [0] * 4, 4: [0, 1, 1, 1]})
-    found = summary(base, both(cell, reference)).cells[1].panels["bandit"]
-    assert found.difference.mean == pytest.approx(0.25)
-    assert found.last_iteration == 8
+    panel = summary(base, both(cell, reference)).cells[1].panels["bandit"]
+    assert panel.difference.mean == pytest.approx(0.25)
+    assert panel.last_iteration == 8
 
 
-def test_prompts_that_only_met_errors_are_left_out(base):
+def test_prompts_with_only_errors_excluded(base):
     cell, reference = run(bandit={0: [None] * 4, 4: [1, None, 0, 0]}), run(bandit={4: [0, 0, 0, None]})
-    found = summary(base, both(cell, reference)).cells[1].panels["bandit"]
-    assert found.first is None
-    assert found.last == pytest.approx(1 / 3)
-    assert (found.difference.mean, found.difference.num_prompts) == (pytest.approx(1 / 2), 2)
+    panel = summary(base, both(cell, reference)).cells[1].panels["bandit"]
+    assert panel.first is None
+    assert panel.last == pytest.approx(1 / 3)
+    assert (panel.difference.mean, panel.difference.num_prompts) == (pytest.approx(1 / 2), 2)
 
 
 def test_no_peak_without_a_common_iteration(base):
     outcomes = both(run(bandit={0: [0, 0, 0, 0], 4: [1, 0, 0, 0]}), run(bandit={4: [0, 0, 0, 0]}))
     outcomes |= {(HALF, 0): run(bandit={0: [0, 1, 0, 1]}), (HALF, 1): run(bandit={4: [1, 1, 0, 0]})}
     result = summary(base, outcomes)
-    found = result.cells[1].panels["bandit"]
-    assert (found.peak, found.peak_iteration, found.curve) == (None, None, {})
-    assert found.last == pytest.approx(5 / 12)
+    panel = result.cells[1].panels["bandit"]
+    assert (panel.peak, panel.peak_iteration, panel.curve) == (None, None, {})
+    assert panel.last == pytest.approx(5 / 12)
     assert ablation_tables(result)[0].rows[1]["peak"] == ""
     assert "last 41.7%" in texts(draw_ablation(result))
 

@@ -16,7 +16,7 @@ def refused(base, axes, **changes) -> str:
     return str(caught.value)
 
 
-def test_axes_are_multiplied_out_and_the_base_comes_first(base):
+def test_axes_multiply_with_base_first(base):
     cells = cells_of(base, {"filter.keep": [0.5, 1.0], "online_k": [1, 5]})
     assert [cell.label for cell in cells] == [
         "keep=0.5 online_k=1", "keep=0.5 online_k=5", "keep=1.0 online_k=1", "keep=1.0 online_k=5",
@@ -26,7 +26,7 @@ def test_axes_are_multiplied_out_and_the_base_comes_first(base):
     assert settings == [(0.5, 1), (0.5, 5), (1.0, 1), (1.0, 5)]
 
 
-def test_overrides_reach_every_cell_and_seeds_every_run(base):
+def test_overrides_reach_cells_seeds_reach_runs(base):
     cells = cells_of(base, {"online_k": [1, 5]}, overrides={"iterations": 3, "rollout": {"num_groups": 2}})
     assert {cell.config.iterations for cell in cells} == {3}
     assert {cell.config.rollout.num_groups for cell in cells} == {2}
@@ -34,7 +34,7 @@ def test_overrides_reach_every_cell_and_seeds_every_run(base):
     assert cells[1].configuration(7).online_k == 5
 
 
-def test_axes_of_one_name_are_told_apart(base):
+def test_axes_of_one_name_distinguished(base):
     axes = {"update.optimiser.learning_rate": [1e-4], "update.critic.optimiser.learning_rate": [1e-5]}
     label = cells_of(base, axes)[0].label
     assert label == "update.optimiser.learning_rate=0.0001 critic.optimiser.learning_rate=1e-05"
@@ -53,20 +53,20 @@ def test_axis_counts_more_than_an_override(base):
     assert [cell.config.update.num_epochs for cell in cells] == [1, 2]
 
 
-def test_an_unknown_axis_names_its_file_and_near_settings(base):
+def test_unknown_axis_names_file_and_suggestions(base):
     message = refused(base, {"filter.kep": [0.5]})
     assert message.startswith("mine.toml: axes.filter.kep: there is no setting 'kep' (did you mean 'keep'")
     assert "strategy" in message
 
 
 @pytest.mark.parametrize(("value", "expected"), [("much", "valid number"), (1.5, "less than or equal to 1")])
-def test_wrong_value_names_cell_setting_and_bounds(base, value, expected):
+def test_wrong_value_names_cell_and_bounds(base, value, expected):
     message = refused(base, {"filter.keep": [0.5, value]})
     assert message.startswith(f"mine.toml, cell keep={value}: filter.keep = {value!r}")
     assert expected in message
 
 
-def test_a_cell_whose_settings_contradict_each_other_is_named(base):
+def test_contradictory_cell_is_named(base):
     message = refused(base, {"filter.keep": [0.5, 1.0], "filter.strategy": ["top_fraction", "top_k"]})
     assert message.startswith("mine.toml, cell keep=0.5 strategy=top_k: ")
     assert "filter.keep_count" in message
@@ -76,7 +76,7 @@ def test_cells_of_the_same_settings(base):
     assert "have the same settings" in refused(base, {"filter": [{"keep": 0.5}, {"keep": 0.5, "metric": "std"}]})
 
 
-def test_cells_on_different_panels_cannot_be_compared(base):
+def test_cells_on_different_panels_refused(base):
     message = refused(base, {"evaluation.panel_seed": [1, 2]})
     assert "cells panel_seed=1 and panel_seed=2 are evaluated on different panels" in message
     assert len(cells_of(base, {"evaluation.temperature": [0.5, 1.0]})) == 2
@@ -94,7 +94,7 @@ def test_named_cells_differ_in_any_settings(base):
 
 
 @pytest.mark.parametrize("part", ["numbers", "expected"])
-def test_a_finding_is_of_cells_that_are_there(base, part):
+def test_finding_names_existing_cells(base, part):
     finding = {"source": "RAGEN, Fig. 9", "claim": "better", part: {"our": 0.5 if part == "numbers" else "higher"}}
     with pytest.raises(ConfigError, match=rf"finding.{part}: there is no cell 'our' \(did you mean 'ours'"):
         named(base, {"vanilla": {}, "ours": {"online_k": 5}}, finding=finding)

@@ -11,7 +11,7 @@ from starpo.ragen.studies.checkpoints import expand
 from starpo.ragen.studies.sweep import Sweep
 
 
-def test_everything_is_multiplied_out(store: Store, begin: Callable[..., str]) -> None:
+def test_all_combinations_are_cells(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", done=1)]
     sweep = Sweep(name="s", runs=runs, iterations="all", temperatures=[0.0, 1.0], seeds=[0, 3])
     cells = expand(sweep, store).cells
@@ -29,16 +29,16 @@ def test_defaults_are_the_runs_own(store: Store, begin: Callable[..., str]) -> N
     assert cell.seed == 0
 
 
-def test_panels_are_the_runs_before_they_are_the_catalogues(store: Store, begin: Callable[..., str]) -> None:
-    own = {"type": "sokoban", "vocabulary": "new", "max_solution": 4, "generator": "distance", "min_solution": 1}
-    begin("mine", evaluation__variants={"SokobanNewVocab": own})
+def test_run_panels_precede_catalogue(store: Store, begin: Callable[..., str]) -> None:
+    variant = {"type": "sokoban", "vocabulary": "new", "max_solution": 4, "generator": "distance", "min_solution": 1}
+    begin("mine", evaluation__variants={"SokobanNewVocab": variant})
     sweep = Sweep(name="s", runs=["mine"], environments=["SokobanNewVocab", "FrozenLake"])
     first, other = expand(sweep, store).cells
     assert first.settings.max_solution == 4
     assert other.settings == VARIANTS["FrozenLake"].settings
 
 
-def test_a_cell_is_the_same_whichever_runs_are_swept_with_it(store: Store, begin: Callable[..., str]) -> None:
+def test_cell_independent_of_swept_runs(store: Store, begin: Callable[..., str]) -> None:
     """The other run's agent limits do not apply, although the environment is one of that run's panels."""
     begin("other", agent__max_turns=9, evaluation__variants={"FrozenLake": {"type": "frozen_lake"}})
     begin("mine", agent__max_turns=3)
@@ -51,14 +51,14 @@ def test_a_cell_is_the_same_whichever_runs_are_swept_with_it(store: Store, begin
     assert alone.agent.max_turns == 3
 
 
-def test_what_is_not_there_yet_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
+def test_missing_checkpoint_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
     begin("mine", iterations=9)
     expansion = expand(Sweep(name="s", runs=["mine"], iterations=[1, 5, 9]), store)
     assert [cell.iteration for cell in expansion.cells] == [1]
     assert expansion.waiting == {"mine": "checkpoint 5, 9"}
 
 
-def test_a_run_that_has_only_begun_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
+def test_new_run_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
     begin("mine")
     store.runs.create("new", flow="starpo", preset="smoke", config=store.runs.get("mine").config)
     expansion = expand(Sweep(name="s", runs=["mine", "new"]), store)
@@ -66,13 +66,13 @@ def test_a_run_that_has_only_begun_is_waited_for(store: Store, begin: Callable[.
     assert expansion.waiting == {"new": "its first checkpoint"}
 
 
-def test_a_checkpoint_that_will_never_be_there_is_refused(store: Store, begin: Callable[..., str]) -> None:
+def test_impossible_checkpoint_is_refused(store: Store, begin: Callable[..., str]) -> None:
     begin("mine", iterations=4)
     with pytest.raises(ConfigError, match="run mine ends after 4 iterations, so it will never have a checkpoint 5"):
         expand(Sweep(name="s", runs=["mine"], iterations=[5]), store)
 
 
-def test_an_unknown_environment_suggests_those_that_are_near(store: Store, begin: Callable[..., str]) -> None:
+def test_unknown_environment_suggests_near_ones(store: Store, begin: Callable[..., str]) -> None:
     begin("mine")
     with pytest.raises(
         ConfigError, match=r"'SokobanNewVocabs' is neither a panel of run mine nor an environment \(did"
@@ -80,7 +80,7 @@ def test_an_unknown_environment_suggests_those_that_are_near(store: Store, begin
         expand(Sweep(name="s", runs=["mine"], environments=["SokobanNewVocabs"]), store)
 
 
-def test_one_name_for_two_environments_is_refused(store: Store, begin: Callable[..., str]) -> None:
+def test_one_name_two_environments_refused(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", environment__max_solution=4)]
     with pytest.raises(
         ConfigError, match=r"'sokoban' means one environment in run one and another .* max_solution = 3 and 4"
@@ -95,7 +95,7 @@ def test_panels_of_different_sizes_are_refused(store: Store, begin: Callable[...
     assert len(expand(Sweep(name="s", runs=runs, num_prompts=4), store).cells) == 2
 
 
-def test_runs_without_a_common_panel_are_refused(store: Store, begin: Callable[..., str]) -> None:
+def test_runs_without_common_panel_refused(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", environment={"type": "frozen_lake"})]
     with pytest.raises(ConfigError, match="no panel in common"):
         expand(Sweep(name="s", runs=runs), store)
@@ -107,7 +107,7 @@ def test_another_releases_settings_are_refused(store: Store) -> None:
         expand(Sweep(name="s", runs=["old"]), store)
 
 
-def test_of_a_matrix_every_run_plays_the_panels_of_all(store: Store, begin: Callable[..., str]) -> None:
+def test_matrix_runs_play_all_panels(store: Store, begin: Callable[..., str]) -> None:
     """A bandit agent has one turn; on the FrozenLake of the other run it has that run's turn limit."""
     bandit = {"type": "bandit"}
     limits = {"agent__max_turns": 1, "agent__max_actions": 1, "agent__max_actions_per_turn": 1}

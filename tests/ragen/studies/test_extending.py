@@ -42,20 +42,20 @@ def cut(write):
     return cut
 
 
-def test_all_but_name_figure_and_finding_is_taken(cut):
+def test_inherits_all_but_name_figure_finding(cut):
     grid = cut("")
     assert (grid.name, grid.preset, grid.seeds) == ("cut", "bandit", [0, 1, 2])
     assert list(grid.cells) == ["vanilla", "KL", "critic"]
     assert (grid.figure, grid.finding) == ("success", None)
 
 
-def test_what_is_said_anew_replaces_setting_by_setting(cut):
+def test_repeated_settings_replace_one_by_one(cut):
     grid = cut('preset = "sokoban"\n[overrides]\niterations = 8\n[overrides.update]\nclip_high = 0.3\n')
     assert grid.preset == "sokoban"
     assert grid.overrides == {"iterations": 8, "update": {"clip_high": 0.3, "entropy_coefficient": 0.0}}
 
 
-def test_what_means_nothing_to_another_type_is_not_taken(write):
+def test_settings_of_other_type_not_taken(write):
     sokoban = (
         'preset = "bandit"\nseeds = [0]\n[cells.one]\n[overrides.environment]\ntype = "sokoban"\nmin_solution = 6\n'
     )
@@ -64,12 +64,12 @@ def test_what_means_nothing_to_another_type_is_not_taken(write):
     assert cut.overrides == {"environment": {"type": "frozen_lake", "slip": 0.0}}
 
 
-def test_cells_are_chosen_in_order_and_the_first_is_the_base(cut):
+def test_cells_in_order_first_is_base(cut):
     grid = cut('only = ["KL", "mine"]\n[cells.mine]\nonline_k = 5\n')
     assert grid.cells == {"KL": {"update.kl_coefficient": 0.01}, "mine": {"online_k": 5}}
 
 
-def test_a_cell_that_is_not_there_suggests_near_ones(cut):
+def test_missing_cell_suggests_near_ones(cut):
     with pytest.raises(ConfigError, match=r"cut\.toml: only: there is no cell 'critics' \(did you mean 'critic'\?\)"):
         cut('only = ["critics"]')
 
@@ -80,14 +80,16 @@ def test_grids_that_extend_each_other(write):
         Grid.load(write('extends = "one"', "other"))
 
 
-def test_shipped_grid_is_found_after_a_neighbour(write, tmp_path):
-    shipped, own = tmp_path / "shipped", tmp_path / "own"
-    for folder in (shipped, own):
+def test_shipped_grid_found_after_neighbour(write, tmp_path):
+    shipped, mine = tmp_path / "shipped", tmp_path / "own"
+    for folder in (shipped, mine):
         folder.mkdir()
     (shipped / "whole.toml").write_text('preset = "bandit"\nseeds = [0, 1, 2]\n[cells.a]\n[cells.b]\nonline_k = 2')
-    (own / "mine.toml").write_text('extends = "whole"\nonly = ["b"]')
-    assert list(Grid.load(own / "mine.toml", shipped).cells) == ["b"]
+    (mine / "mine.toml").write_text('extends = "whole"\nonly = ["b"]')
+    assert list(Grid.load(mine / "mine.toml", shipped).cells) == ["b"]
     with pytest.raises(ConfigError, match=r"no such grid in .*own"):
-        Grid.load(own / "mine.toml")
-    (own / "whole.toml").write_text('extends = "whole"\n[cells.b]\nonline_k = 5')  # named like the grid that it extends
-    assert Grid.load(own / "mine.toml", shipped).cells == {"b": {"online_k": 5}}
+        Grid.load(mine / "mine.toml")
+    (mine / "whole.toml").write_text(
+        'extends = "whole"\n[cells.b]\nonline_k = 5'
+    )  # named like the grid that it extends
+    assert Grid.load(mine / "mine.toml", shipped).cells == {"b": {"online_k": 5}}

@@ -13,7 +13,7 @@ from starpo.ragen.studies.tables import ablation_conclusion, ablation_tables
 
 
 @pytest.mark.parametrize(
-    ("expected", "low", "high", "said"),
+    ("expected", "low", "high", "expected_verdict"),
     [
         ("higher", 0.1, 0.3, "shows"),
         ("higher", -0.1, 0.3, "does not show"),
@@ -23,13 +23,13 @@ from starpo.ragen.studies.tables import ablation_conclusion, ablation_tables
         ("lower", 0.1, 0.3, "the opposite shows"),
     ],
 )
-def test_an_end_differs_if_its_whole_interval_does(expected, low, high, said) -> None:
-    found = judge_end(expected, Difference(mean=(low + high) / 2, low=low, high=high))
-    assert found.startswith(said + " (")
+def test_end_differs_by_whole_interval(expected, low, high, expected_verdict) -> None:
+    verdict = judge_end(expected, Difference(mean=(low + high) / 2, low=low, high=high))
+    assert verdict.startswith(expected_verdict + " (")
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("low", "high", "verdict"),
     [
         (-0.04, 0.03, "shows"),
         (-0.06, 0.03, "does not show"),
@@ -38,15 +38,15 @@ def test_an_end_differs_if_its_whole_interval_does(expected, low, high, said) ->
         (-0.2, -0.06, "the opposite shows"),
     ],
 )
-def test_cells_are_alike_within_the_margin(low, high, said) -> None:
-    assert judge_alike(Difference(mean=(low + high) / 2, low=low, high=high), 0.05).startswith(said + " (")
+def test_cells_are_alike_within_the_margin(low, high, verdict) -> None:
+    assert judge_alike(Difference(mean=(low + high) / 2, low=low, high=high), 0.05).startswith(verdict + " (")
 
 
-def test_what_was_not_measured_has_no_verdict() -> None:
+def test_unmeasured_has_no_verdict() -> None:
     assert judge_alike(None, 0.05) == judge_order(None) == "not measured"
 
 
-def test_a_sentence_says_for_what_it_shows_and_for_what_not() -> None:
+def test_verdict_states_scope() -> None:
     verdicts = {
         "KL": "the opposite shows (+0.9)", "fresh": "shows in 3 of 3 seeds (x)", "critic": "does not show: later in 1",
         "filter": "shows (y)", "lost": "not measured",
@@ -58,7 +58,7 @@ def test_a_sentence_says_for_what_it_shows_and_for_what_not() -> None:
     assert sentence({}) == ""
 
 
-def test_an_order_of_cells_is_judged_from_prompts(base) -> None:
+def test_cell_order_judged_from_prompts(base) -> None:
     """Three cells succeed on 10, 20 and 30 of 40 prompts, in three seeds."""
     finding = {"source": "RAGEN, Table 3", "claim": "more is better", "order": ["one", "two", "three"]}
     cells = {"two": {}, "one": {"online_k": 2}, "three": {"online_k": 3}}
@@ -81,22 +81,22 @@ def test_an_order_of_cells_is_judged_from_prompts(base) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "said"),
+    ("order", "message"),
     [
         (["a", "b"], "expected at least three different cells"),
         (["a", "b", "a"], "expected at least three different cells"),
         (["a", "b", "d"], "finding.order: there is no cell 'd'"),
     ],
 )
-def test_an_order_names_cells(base, order, said) -> None:
+def test_an_order_names_cells(base, order, message) -> None:
     finding = {"source": "s", "claim": "c", "order": order}
     cells = {"a": {}, "b": {"online_k": 2}, "c": {"online_k": 3}}
     grid = Grid(name="mine", preset="bandit", cells=cells, seeds=[0, 1, 2], finding=finding)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         expand(grid, base, "mine.toml")
 
 
-def test_fall_is_later_if_it_is_in_every_seed() -> None:
+def test_later_fall_needs_every_seed() -> None:
     base = {0: 40, 1: 60, 2: None}
     assert judge_fall({0: None, 1: 61, 2: 5}, base).startswith("shows in 2 of 2 seeds")
     assert judge_fall({0: None, 1: 60, 2: None}, base).startswith("does not show: later in 1 of 2 seeds")
@@ -106,7 +106,7 @@ def test_fall_is_later_if_it_is_in_every_seed() -> None:
     assert fallen(base) == "2 of 3 fell, at 40, 60"
 
 
-def test_a_run_that_ended_early_is_not_one_that_never_fell(base) -> None:
+def test_early_end_is_not_never_falling(base) -> None:
     grid = Grid(name="mine", preset="bandit", cells={"a": {}, "b": {"online_k": 2}}, seeds=[0, 1, 2])
     steady, falling = dict.fromkeys(range(20), 0.8), {at: 0.8 if at < 10 else 0.1 for at in range(20)}
     runs = [
@@ -119,7 +119,7 @@ def test_a_run_that_ended_early_is_not_one_that_never_fell(base) -> None:
     assert result.cells[1].fell == {1: 10}
 
 
-def test_the_table_sets_the_papers_numbers_beside_these(base) -> None:
+def test_table_shows_papers_numbers_beside(base) -> None:
     finding = {
         "source": "RAGEN, Fig. 9", "claim": "StarPO-S falls later",
         "numbers": {"vanilla": 0.2}, "expected": {"StarPO-S": "later"},
@@ -149,8 +149,8 @@ def test_the_table_sets_the_papers_numbers_beside_these(base) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("low", "high", "verdict"),
     [(0.1, 0.9, "shows"), (-0.1, 0.9, "does not show"), (-0.9, -0.1, "the opposite shows")],
 )
-def test_an_order_shows_if_the_whole_interval_says_so(low, high, said) -> None:
-    assert judge_order(RankCorrelation(rho=0.5, low=low, high=high, num=4)).startswith(said + " (")
+def test_order_needs_whole_interval(low, high, verdict) -> None:
+    assert judge_order(RankCorrelation(rho=0.5, low=low, high=high, num=4)).startswith(verdict + " (")

@@ -44,13 +44,13 @@ def result() -> SweepResult:
     )  # fmt: skip
 
 
-def test_a_higher_temperature_does_not_stand_in_for_the_lowest(result) -> None:
+def test_only_lowest_temperature_counts(result) -> None:
     cold = [of.model_copy(update={"scores": {}}) if of.run == "s" else of for of in result.leaderboard]
     hot = [of.model_copy(update={"temperature": 1.0}) for of in result.leaderboard]
     assert entries(result.model_copy(update={"leaderboard": [*hot, *cold]}))["s", "bandit"].first is None
 
 
-def test_the_table_has_a_row_a_run_and_panel(result) -> None:
+def test_table_row_per_run_and_panel(result) -> None:
     rows = generalisation_table(result).rows
     assert len(rows) == 6
     assert rows[1] == {

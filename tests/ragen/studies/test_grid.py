@@ -29,7 +29,7 @@ def test_a_file_says_all(write):
     assert grid.overrides == {"iterations": 3}
 
 
-def test_quoted_and_nested_paths_are_the_same(write):
+def test_quoted_and_nested_paths_equal(write):
     nested = Grid.load(write("seeds = [0]\n[axes]\nfilter.keep = [0.5]\n[axes.update]\nclip_high = [0.2, 0.3]"))
     quoted = Grid.load(write('seeds = [0]\n[axes]\n"filter.keep" = [0.5]\n"update.clip_high" = [0.2, 0.3]'))
     assert nested == quoted
@@ -41,7 +41,7 @@ def test_no_toml(write):
         Grid.load(path)
 
 
-def test_a_misspelt_part_of_a_grid_suggests_the_right_one(write):
+def test_misspelt_grid_part_suggests_correction(write):
     with pytest.raises(ConfigError, match=r"keep\.toml: seed = .*no such setting \(did you mean 'seeds'"):
         Grid.load(write('preset = "bandit"\nseed = 3\nseeds = [0]\n[axes]\nonline_k = [1]'))
 
@@ -62,7 +62,7 @@ def test_named_cells_are_dotted_paths(write):
     assert grid.cells == {"vanilla": {}, "StarPO-S": {"filter.keep": 0.25}}
 
 
-def test_a_name_that_cannot_be_a_folders(write):
+def test_name_unusable_as_folder(write):
     with pytest.raises(ConfigError, match=r"name = '\.\./up'"):
         Grid.load(write('name = "../up"\nseeds = [0]\n[axes]\nonline_k = [1]'))
 
@@ -80,7 +80,7 @@ def test_repeated_seeds_are_named():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"axes": {}}, "expected either `axes`, whose values are multiplied out, or `cells`"),
         ({"cells": {"a": {"online_k": 1}}}, "expected either `axes`"),
@@ -99,5 +99,5 @@ def test_repeated_seeds_are_named():
         ({"axes": {}, "cells": {"gspo": {}}, "methods": ["gspo"]}, "the cell 'gspo' appears twice"),
     ],
 )
-def test_what_cannot_be_a_grid_is_refused(changes, said):
-    assert said in refused(**changes)
+def test_invalid_grid_is_refused(changes, message):
+    assert message in refused(**changes)

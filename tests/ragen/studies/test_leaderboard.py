@@ -45,9 +45,9 @@ def summed(
     errors: dict[str, str] | None = None,
     is_matrix: bool = False,
 ) -> SweepResult:
-    found = {c.label: o for c, o in zip(cells, outcomes, strict=True) if o is not None}
+    by_label = {c.label: o for c, o in zip(cells, outcomes, strict=True) if o is not None}
     sweep = Sweep(name="s", seeds=sorted({c.seed for c in cells}), is_matrix=is_matrix)
-    return summarise(sweep, cells, [f"{n:032x}" for n in range(len(cells))], found, errors or {}, {})
+    return summarise(sweep, cells, [f"{n:032x}" for n in range(len(cells))], by_label, errors or {}, {})
 
 
 def only(result: SweepResult) -> Score:
@@ -68,7 +68,7 @@ def test_one_seed_has_wilsons_interval() -> None:
     assert (score.low, score.high) == pytest.approx(wilson_interval(7, 10))
 
 
-def test_best_comes_first_and_others_are_compared() -> None:
+def test_best_first_others_compared() -> None:
     result = summed([cell("a"), cell("b"), cell("c")], [outcome(3), outcome(9), outcome(9)])
     assert [(s.rank, s.run, s.success) for s in result.leaderboard] == [(1, "b", 0.9), (1, "c", 0.9), (3, "a", 0.3)]
     first, equal, last = (standing.difference for standing in result.leaderboard)
@@ -92,7 +92,7 @@ def test_environments_count_the_same() -> None:
     assert standing.low < 0.7 < standing.high
 
 
-def test_so_they_do_in_the_difference_to_the_first() -> None:
+def test_environments_count_equally_in_differences() -> None:
     """On panels of 10 and 2 prompts, 9/10 and 0/2 give 0.45, 4/10 and 2/2 give 0.7; not 9/12 and 6/12."""
     cells = [cell(run, environment=name) for run in ("a", "b") for name in ("bandit", "sokoban")]
     result = summed(cells, [outcome(9), outcome(0, num_errors=8), outcome(4), outcome(2, num_errors=8)])
@@ -103,7 +103,7 @@ def test_so_they_do_in_the_difference_to_the_first() -> None:
     assert -1 <= second.difference.low < -0.25 < second.difference.high
 
 
-def test_training_is_judged_from_first_to_last() -> None:
+def test_training_judged_first_to_last() -> None:
     cells = [*(cell("a", iteration) for iteration in (4, 0, 8)), cell("b", 0)]
     outcomes = [outcome(9), outcome(2), outcome(6), outcome(5)]
     gains = {
@@ -114,7 +114,7 @@ def test_training_is_judged_from_first_to_last() -> None:
     assert not any(of.scores["bandit"].gain for of in summed(cells, outcomes).leaderboard)
 
 
-def test_checkpoint_with_a_failed_cell_has_no_rank() -> None:
+def test_checkpoint_with_failed_cell_unranked() -> None:
     cells = [
         cell("a"),
         cell("b", environment="bandit"),
@@ -134,7 +134,7 @@ def test_only_errors_measure_nothing() -> None:
     assert any("10 episodes ended in an environment error" in warning for warning in result.warnings)
 
 
-def test_a_result_survives_json_and_is_the_same_again() -> None:
+def test_result_survives_json_unchanged() -> None:
     result = summed([cell("a"), cell("b")], [outcome(3), outcome(9)])
     assert SweepResult.model_validate_json(result.model_dump_json()) == result
     assert summed([cell("a"), cell("b")], [outcome(3), outcome(9)]).model_dump_json() == result.model_dump_json()
@@ -144,11 +144,11 @@ def partly_seen(num_successes: int, num_seen: int, seen_successes: int) -> CellO
     """Outcome whose last `num_seen` prompts are states of training; the first prompts of each part succeed."""
     cut = len(PROMPTS) - num_seen
     counts = {p: (int(at < num_successes), 1) for at, p in enumerate(PROMPTS[:cut])}
-    seen = {p: (int(at < seen_successes), 1) for at, p in enumerate(PROMPTS[cut:])}
-    return CellOutcome({"success": num_successes / cut}, counts, seen)
+    seen_counts = {p: (int(at < seen_successes), 1) for at, p in enumerate(PROMPTS[cut:])}
+    return CellOutcome({"success": num_successes / cut}, counts, seen_counts)
 
 
-def test_prompts_that_one_training_met_count_for_none() -> None:
+def test_prompts_of_one_training_excluded_everywhere() -> None:
     """Training of a met the last two of ten prompts, that of b none: both are scored on the other eight: 6/8, 4/8."""
     result = summed([cell("a"), cell("b")], [partly_seen(6, 2, 2), outcome(4)])
     scores = {of.run: of.scores["bandit"] for of in result.leaderboard}
@@ -158,6 +158,6 @@ def test_prompts_that_one_training_met_count_for_none() -> None:
     }
     assert result.leaderboard[1].difference is not None
     assert result.leaderboard[1].difference.mean == pytest.approx(-0.25)
-    (said,) = (warning for warning in result.warnings if "training" in warning)
-    assert "2 of 10 prompts" in said
-    assert "started 1.000, on the prompts that count 0.750" in said
+    (warning,) = (warning for warning in result.warnings if "training" in warning)
+    assert "2 of 10 prompts" in warning
+    assert "started 1.000, on the prompts that count 0.750" in warning

@@ -34,7 +34,7 @@ def replaced(table: pa.Table, **columns) -> pa.Table:
     return table
 
 
-def test_rates_are_by_prompt_and_leave_errors_out(store):
+def test_rates_by_prompt_without_errors(store):
     one = example("episodes")
     assert one["env_seed"].to_pylist() == [7, 8]
     twice = pa.concat_tables([one, replaced(one, member=[1, 1])])  # prompts 7, 8, 7, 8
@@ -76,7 +76,7 @@ def set_seconds(artifact, seconds):
     (artifact / "manifest.json").write_text(json.dumps(manifest))
 
 
-def test_seconds_of_training_count_each_stage_once(tmp_path, make_run):
+def test_training_seconds_count_stages_once(tmp_path, make_run):
     store = Store(str(tmp_path))
     make_run(store, "mine", 2)
     records = store.runs.iterations("mine")

@@ -16,9 +16,9 @@ from starpo.ragen.studies.ranks import order_of_cells
     ],
 )
 def test_rho_by_hand(successes: list[float], rho: float) -> None:
-    found = order_of_cells(np.array(successes)[:, None, None])
-    assert found is not None
-    assert found.rho == pytest.approx(rho)
+    correlation = order_of_cells(np.array(successes)[:, None, None])
+    assert correlation is not None
+    assert correlation.rho == pytest.approx(rho)
 
 
 def rates(*shares: float) -> np.ndarray:
@@ -26,32 +26,32 @@ def rates(*shares: float) -> np.ndarray:
     return np.array([[[float(prompt < share * 40) for prompt in range(40)]] * 3 for share in shares])
 
 
-def test_cells_far_apart_stand_in_their_order() -> None:
-    found = order_of_cells(rates(0.1, 0.4, 0.6, 0.9))
-    assert found is not None
-    assert (found.rho, found.num) == (pytest.approx(1.0), 4)
-    assert found.low > 0.5
+def test_distant_cells_keep_their_order() -> None:
+    correlation = order_of_cells(rates(0.1, 0.4, 0.6, 0.9))
+    assert correlation is not None
+    assert (correlation.rho, correlation.num) == (pytest.approx(1.0), 4)
+    assert correlation.low > 0.5
     reverse = order_of_cells(rates(0.9, 0.6, 0.4, 0.1))
     assert reverse is not None
     assert reverse.high < -0.5
 
 
-def test_cells_that_succeed_equally_often_share_a_rank() -> None:
+def test_equal_cells_share_a_rank() -> None:
     """Ranks 0.5, 0.5, 2, 3 in every resample: covariance 4.5, norms sqrt(5) and sqrt(4.5)."""
-    found = order_of_cells(rates(0.25, 0.25, 0.5, 0.75))
-    assert found is not None
-    assert (found.rho, found.low, found.high) == pytest.approx((np.sqrt(0.9),) * 3)
+    correlation = order_of_cells(rates(0.25, 0.25, 0.5, 0.75))
+    assert correlation is not None
+    assert (correlation.rho, correlation.low, correlation.high) == pytest.approx((np.sqrt(0.9),) * 3)
     assert order_of_cells(np.array([[[0.1, 0.2, 0.3]], [[0.3, 0.2, 0.1]]])) is None  # their sums round differently
 
 
-def test_a_cell_that_was_not_measured_leaves_no_order() -> None:
+def test_unmeasured_cell_leaves_no_order() -> None:
     assert order_of_cells(np.stack([*rates(0.1, 0.9), np.full((3, 40), np.nan)])) is None
     assert order_of_cells(rates(0.5, 0.5)) is None
 
 
-def test_prompts_that_one_cell_lacks_do_not_count_for_it() -> None:
+def test_missing_prompts_not_counted_for_cell() -> None:
     cells = rates(0.25, 0.5, 0.45)
     cells[2, :, 30:] = np.nan  # 18 of 30 succeed, more than a half
-    found = order_of_cells(cells)
-    assert found is not None
-    assert (found.rho, found.high) == pytest.approx((1.0, 1.0))
+    correlation = order_of_cells(cells)
+    assert correlation is not None
+    assert (correlation.rho, correlation.high) == pytest.approx((1.0, 1.0))

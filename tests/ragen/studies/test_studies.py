@@ -14,7 +14,7 @@ def records(request, tmp_path):
     return Ablations(str(tmp_path) if request.param == "local" else f"memory://{tmp_path.name}/store")
 
 
-def test_what_is_saved_is_read(records):
+def test_saved_result_is_read(records):
     records.begin(GRID)
     assert records.names() == []
     records.save(RESULT)
@@ -28,7 +28,7 @@ def test_an_unknown_name_suggests_near_ones(records):
         records.get("keeep")
 
 
-def test_a_damaged_result_says_how_to_mend_it(tmp_path):
+def test_damaged_result_says_how_to_mend(tmp_path):
     records = Ablations(str(tmp_path))
     records.save(RESULT)
     (tmp_path / "ablations" / "keep" / "result.json").write_text("{}")

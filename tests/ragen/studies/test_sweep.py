@@ -22,12 +22,12 @@ def test_checkpoints_of_a_live_run(iterations: str | list[int], chosen: list[int
     assert Sweep(name="s", iterations=iterations).chosen(range(13), last=14) == chosen
 
 
-def test_every_nth_takes_the_last_one_once_it_is_there() -> None:
+def test_every_nth_includes_available_last() -> None:
     assert Sweep(name="s", iterations="every:5").chosen(range(13), last=12) == [0, 5, 10, 12]
 
 
 @given(st.sets(st.integers(0, 50)), st.integers(0, 50), st.sampled_from(["last", "all", "ends", "every:3", "every:7"]))
-def test_what_is_chosen_is_there_and_ascending(numbers: set[int], last: int, iterations: str) -> None:
+def test_chosen_iterations_exist_ascending(numbers: set[int], last: int, iterations: str) -> None:
     chosen = Sweep(name="s", iterations=iterations).chosen(numbers, last)
     assert set(chosen) <= numbers
     assert chosen == sorted(chosen)
@@ -42,7 +42,7 @@ def test_unknown_iterations_are_refused(iterations: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"temperatures": [0.5, 0.5]}, "0.5 appears twice"),
         ({"seeds": []}, "seeds"),
@@ -50,6 +50,6 @@ def test_unknown_iterations_are_refused(iterations: object) -> None:
         ({"name": "a/b"}, "name = 'a/b'"),
     ],
 )
-def test_wrong_settings_are_named(values: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_settings_are_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         Sweep.make({"name": "s", **values}, "mine")

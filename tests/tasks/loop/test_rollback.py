@@ -13,7 +13,7 @@ from starpo.ragen.learning.control.collapse import FORMAT, SUCCESS
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.tasks.loop.plan import plan_run
-from starpo.tasks.loop.rollback import ended_as, is_rollback, rolled_back, what_comes
+from starpo.tasks.loop.rollback import describe_outcome, final_run, is_rollback, rolled_back
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.loop.training import train
 
@@ -126,9 +126,9 @@ def test_it_goes_on_as_a_fork_with_one_remedy_after_the_other_and_then_ends() ->
     assert name == "mine-rollback-7-rollback-9"
     assert (second.at(9).update.kl_coefficient, second.at(9).filter.keep, second.at(8).filter.keep) == (0.5, 0.25, 0.5)
     assert rolled_back(name, second, 12) is None
-    assert "no remedy is left" in what_comes(name, second, 12)
+    assert "no remedy is left" in describe_outcome(name, second, 12)
     assert rolled_back("mine", config, 0) is None
-    assert "no iteration after the first was healthy" in what_comes("mine", config, 0)
+    assert "no iteration after the first was healthy" in describe_outcome("mine", config, 0)
 
 
 @pytest.mark.parametrize(("end", "ends_as"), [(0.8, "mine-rollback-7"), (0.1, "mine-rollback-7-rollback-7")])
@@ -171,8 +171,8 @@ def test_forks_of_runs_with_long_names_are_told_apart() -> None:
     again, _ = rolled_back(first, config, 7) or pytest.fail("no fork")
     assert again not in runs
     assert again != first
-    assert ended_as(runs[0], [*runs, first, other, again]) == again
-    assert ended_as("mine", [*runs, first]) == "mine"
+    assert final_run(runs[0], [*runs, first, other, again]) == again
+    assert final_run("mine", [*runs, first]) == "mine"
 
 
 def test_earlier_changes_stay_and_later_ones_are_left_out() -> None:

@@ -49,10 +49,10 @@ class LocalPlayer:
         tables = []
         stop_at = None if job.deadline_s is None else time.monotonic() + job.deadline_s
         for is_greedy in (False, True):
-            own = [episode for episode in episodes if episode.is_greedy == is_greedy]
-            if own or not is_greedy:
+            batch = [episode for episode in episodes if episode.is_greedy == is_greedy]
+            if batch or not is_greedy:
                 left_s = None if stop_at is None else max(0.0, stop_at - time.monotonic())
-                tables.append(self._play(job, tokenizer, contexts, own, is_greedy, left_s))
+                tables.append(self._play(job, tokenizer, contexts, batch, is_greedy, left_s))
         return tables[0] if len(tables) == 1 else _together(tables, episodes)
 
     def _play(
@@ -108,9 +108,9 @@ def _together(tables: Sequence[pa.Table], episodes: Sequence[Episode]) -> pa.Tab
 def _with_known_states(turns: pa.Table) -> pa.Table:
     """Give members whose reset failed the digest that others of their group observed, greedy or sampled."""
     name = "initial_state_digest"
-    seen = pl.col(name).filter(pl.col(name) != UNKNOWN_DIGEST).first().over("group_id")
+    known_digest = pl.col(name).filter(pl.col(name) != UNKNOWN_DIGEST).first().over("group_id")
     digests = pl.DataFrame(turns.select(["group_id", name])).select(
-        pl.when(pl.col(name) == UNKNOWN_DIGEST).then(seen.fill_null(UNKNOWN_DIGEST)).otherwise(pl.col(name))
+        pl.when(pl.col(name) == UNKNOWN_DIGEST).then(known_digest.fill_null(UNKNOWN_DIGEST)).otherwise(pl.col(name))
     )
     at = turns.schema.get_field_index(name)
     return turns.set_column(at, turns.schema.field(at), digests.to_arrow().column(0).cast(turns.schema.field(at).type))

@@ -72,12 +72,12 @@ def connect(num_cpus: int) -> Any:
     return ray
 
 
-def check_room(nodes: Iterable[Mapping[str, Any]], asked: Mapping[str, float], count: int, what: str) -> None:
+def check_room(nodes: Iterable[Mapping[str, Any]], request: Mapping[str, float], count: int, what: str) -> None:
     """Check that a cluster could hold a number of actors or tasks at once, if it were otherwise empty.
 
     Args:
         nodes: As returned by `ray.nodes()`.
-        asked: Resource -> amount that each of them requests.
+        request: Resource -> amount that each of them requests.
         count: Number of actors or tasks.
         what: Description of them for the message, with the settings that determine their resources.
 
@@ -85,21 +85,21 @@ def check_room(nodes: Iterable[Mapping[str, Any]], asked: Mapping[str, float], c
         ConfigError: If the cluster is too small.
     """
     alive = [node for node in nodes if node["Alive"]]
-    found = sum(num_places(node["Resources"], asked) for node in alive)
-    if found < count:
-        have = "; ".join(_listed(node["Resources"], asked) for node in alive) or "no node"
+    room = sum(num_places(node["Resources"], request) for node in alive)
+    if room < count:
+        have = "; ".join(_listed(node["Resources"], request) for node in alive) or "no node"
         raise ConfigError(
-            f"the Ray cluster has room for {found:g} of {count} {what}, each of which asks for "
-            f"{_listed(asked, asked)} on one node. Its nodes have: {have}. Ask for less or fewer, or add nodes; "
+            f"the Ray cluster has room for {room:g} of {count} {what}, each of which asks for "
+            f"{_listed(request, request)} on one node. Its nodes have: {have}. Ask for less or fewer, or add nodes; "
             "STARPO_RAY_AUTOSCALES=true waits for nodes that are added on demand"
         )
 
 
-def num_places(resources: Mapping[str, float], asked: Mapping[str, float]) -> float:
+def num_places(resources: Mapping[str, float], request: Mapping[str, float]) -> float:
     """Return how many actors that request these resources fit on a node; infinity if they request none."""
     # Ray counts in ten-thousandths
     return min(
-        (round(resources.get(name, 0) * 10_000) // round(amount * 10_000) for name, amount in asked.items()),
+        (round(resources.get(name, 0) * 10_000) // round(amount * 10_000) for name, amount in request.items()),
         default=float("inf"),
     )
 

@@ -98,7 +98,7 @@ class _Actor:
     def __init__(
         self, ray: Any, spec: EngineSpec, settings: RayRuntime, python: str | None, learn: Callable[[bool], None]
     ) -> None:
-        asked = settings.actor
+        resources = settings.actor
         self._ray = ray
         self._settings = settings
         self._learn = learn
@@ -107,9 +107,9 @@ class _Actor:
         self._handle = (
             ray.remote(ShardActor)
             .options(
-                num_cpus=asked.pop("CPU", 0),
-                num_gpus=asked.pop("GPU", 0),
-                resources=asked,
+                num_cpus=resources.pop("CPU", 0),
+                num_gpus=resources.pop("GPU", 0),
+                resources=resources,
                 max_restarts=0,
                 runtime_env=None if python is None else {"py_executable": python},
             )

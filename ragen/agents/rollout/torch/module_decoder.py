@@ -120,17 +120,17 @@ class ModuleDecoder:
         cache = KVCache(self.cache_shape, len(lengths), max(_PROMPT_LENGTHS) + num_empty + 1)
         cache.buffer.zero_()  # the empty slots are never written, and masked values still enter the product
         tree = grow_prompt_tree([context[:-1] for context in contexts], np.zeros_like(lengths))
-        found = [self.prefill(tree, cache)]
+        logits = [self.prefill(tree, cache)]
         cache.append_block(np.zeros_like(lengths), num_empty)
         last_B = torch.tensor([context[-1] for context in contexts], device=self.cache_shape.device)
-        found.append(self.step(last_B, lengths, cache))
+        logits.append(self.step(last_B, lengths, cache))
         largest = 0.0
         for row, context in enumerate(contexts):
             input_ids = torch.as_tensor(context, device=self.cache_shape.device)[None]
             own_logits = self._model(input_ids=input_ids, use_cache=False).logits[0, -2:].float()
             if own_logits.isfinite().all():  # the session reports a policy that has diverged
-                for ours, own in zip(found, own_logits, strict=True):
-                    gap = (ours[row].float() - own).abs().mean() / own.std().clamp(min=1e-6)
+                for ours, expected in zip(logits, own_logits, strict=True):
+                    gap = (ours[row].float() - expected).abs().mean() / expected.std().clamp(min=1e-6)
                     largest = max(largest, float(gap.nan_to_num(torch.inf)))
         return largest
 

@@ -69,7 +69,7 @@ class TorchSession:
             return []
         self._check(requests)
         with self._running(), torch.inference_mode():
-            requests = [self._seen(request) for request in requests]
+            requests = [self._with_image_ids(request) for request in requests]
             self._look()
             return self._decode(requests, *self._prefill(requests))
 
@@ -124,7 +124,7 @@ class TorchSession:
         self.close()
         return cache, self._decoder.prefill(tree, cache, self._features), rows_B
 
-    def _seen(self, request: Request) -> Request:
+    def _with_image_ids(self, request: Request) -> Request:
         """Return the request with ids of its images' own in place of their placeholders."""
         if not request.images:
             return request

@@ -100,9 +100,9 @@ class ProbeReference:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if self._model is None or architecture_of(config) != self._architecture:
             with torch.random.fork_rng(devices=[]):
-                own = read_config(Path(folder))
-                self._model = model_class(own).from_config(config, dtype=torch.float32).eval()
-                if family := family_of(own):
+                raw_config = read_config(Path(folder))
+                self._model = model_class(raw_config).from_config(config, dtype=torch.float32).eval()
+                if family := family_of(raw_config):
                     self._model.base_model.image_processor = family.processor(Path(folder))
             self._architecture = architecture_of(config)
         # An output layer that is tied to the embeddings may be missing: it is not a separate parameter.

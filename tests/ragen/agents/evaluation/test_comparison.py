@@ -11,20 +11,20 @@ def panel(successes, start=0):
     return {(seed, f"state {seed}"): (int(success), 1) for seed, success in enumerate(successes, start)}
 
 
-def test_three_of_24_to_four_is_no_change():
+def test_small_change_is_no_change():
     base = panel([1] * 3 + [0] * 21)
-    found = compare_counts(panel([1] * 4 + [0] * 20), base)
-    assert found.mean == pytest.approx(1 / 24)
-    assert found.num_pairs == 24
-    assert not found.is_apart
-    assert found.p_value == 1.0  # one prompt differs: 2 * 1/2
+    comparison = compare_counts(panel([1] * 4 + [0] * 20), base)
+    assert comparison.mean == pytest.approx(1 / 24)
+    assert comparison.num_pairs == 24
+    assert not comparison.is_apart
+    assert comparison.p_value == 1.0  # one prompt differs: 2 * 1/2
 
 
-def test_a_difference_that_pairs_show_is_apart():
+def test_paired_difference_is_apart():
     # 12 prompts are gained and none is lost: p = 2 / 2**12
-    found = compare_counts(panel([1] * 15 + [0] * 9), panel([1] * 3 + [0] * 21))
-    assert found.is_apart
-    assert found.p_value == pytest.approx(2 / 2**12)
+    comparison = compare_counts(panel([1] * 15 + [0] * 9), panel([1] * 3 + [0] * 21))
+    assert comparison.is_apart
+    assert comparison.p_value == pytest.approx(2 / 2**12)
 
 
 def test_the_sign_test_by_hand():
@@ -35,8 +35,8 @@ def test_the_sign_test_by_hand():
 
 def test_other_initial_states_are_not_paired():
     # Newcombe's own example: 56/70 and 48/80 differ by 0.2 [0.0524, 0.3339] (1998, Table II, method 10)
-    found = compare_counts(panel([1] * 56 + [0] * 14), panel([1] * 48 + [0] * 32, start=1000))
-    assert found.num_pairs == 0
-    assert (found.mean, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
-    assert found.p_value == pytest.approx(0.0080, abs=1e-3)
+    comparison = compare_counts(panel([1] * 56 + [0] * 14), panel([1] * 48 + [0] * 32, start=1000))
+    assert comparison.num_pairs == 0
+    assert (comparison.mean, comparison.low, comparison.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
+    assert comparison.p_value == pytest.approx(0.0080, abs=1e-3)
     assert compare_counts(panel([1, 0]), {}) is None

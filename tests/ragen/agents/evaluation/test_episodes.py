@@ -69,13 +69,13 @@ def test_no_turns_give_no_episodes(make_turns):
     assert episodes.schema.equals(EPISODES.schema)
 
 
-def test_episodes_from_states_of_training_are_a_cell_of_their_own(make_turns):
+def test_training_states_have_their_own_cell(make_turns):
     """Success of three prompts is 1, 1, 0, and training started from the first: unseen 1/2, seen 1/1."""
     turns = make_turns(
         {"env_seed": seed, "group_id": f"p{seed}", "initial_state_digest": str(seed) * 16, "success": seed < 3}
         for seed in (1, 2, 3)
     )
-    episodes = fold_episodes(turns, "sokoban", 0.5, seen={"1" * 16, "9" * 16})
+    episodes = fold_episodes(turns, "sokoban", 0.5, seen_digests={"1" * 16, "9" * 16})
     assert episodes["cell"].to_pylist() == ["sokoban/seen", "sokoban", "sokoban"]
     values = summarise(episodes)
     assert values["evaluation/sokoban/success"] == 0.5

@@ -27,7 +27,7 @@ def test_wilson_of_no_success_in_ten():
     assert wilson_interval(10, 10) == pytest.approx((1 - 0.277533, 1.0), abs=1e-6)
 
 
-def test_without_trials_nothing_is_known():
+def test_no_trials_give_widest_interval():
     assert wilson_interval(0, 0) == (0.0, 1.0)
     assert cluster_bootstrap_interval([], [], seed=0) == (0.0, 1.0)
 
@@ -51,14 +51,14 @@ def test_wilson_holds_the_share_and_mirrors(trials, data):
     assert (low, high) == pytest.approx((1 - mirrored[1], 1 - mirrored[0]), abs=1e-12)
 
 
-def test_bootstrap_of_single_episodes_is_close_to_wilson():
+def test_single_episode_bootstrap_near_wilson():
     successes = [1] * 80 + [0] * 120
     wilson = wilson_interval(80, 200)
     bootstrap = cluster_bootstrap_interval(successes, [1] * 200, seed=1)
     assert bootstrap == pytest.approx(wilson, abs=0.01)
 
 
-def test_bootstrap_sees_that_episodes_of_a_prompt_succeed_together():
+def test_bootstrap_resamples_whole_prompts():
     """64 prompts with 8 episodes each, all with the same outcome per prompt, count as 64 trials, not as 512."""
     successes, trials = [8] * 32 + [0] * 32, [8] * 64
     low, high = cluster_bootstrap_interval(successes, trials, seed=1)
@@ -67,32 +67,32 @@ def test_bootstrap_sees_that_episodes_of_a_prompt_succeed_together():
     assert high - low > 2.5 * (naive_high - naive_low)
 
 
-def test_bootstrap_without_spread_does_not_claim_certainty():
+def test_bootstrap_without_spread_claims_no_certainty():
     assert cluster_bootstrap_interval([4] * 10, [4] * 10, seed=0) == wilson_interval(10, 10)
     assert cluster_bootstrap_interval([0] * 10, [4] * 10, seed=0) == wilson_interval(0, 10)
     assert cluster_bootstrap_interval([2] * 10, [4] * 10, seed=0) == wilson_interval(5, 10)
 
 
-def test_bootstrap_is_a_function_of_its_seed():
+def test_bootstrap_depends_on_seed():
     successes, trials = [n // 3 for n in range(1, 30)], list(range(1, 30))
     assert cluster_bootstrap_interval(successes, trials, 3) == cluster_bootstrap_interval(successes, trials, 3)
     assert cluster_bootstrap_interval(successes, trials, 3) != cluster_bootstrap_interval(successes, trials, 4)
 
 
 @given(st.integers(1, 7), st.data())
-def test_pass_at_k_is_the_share_of_subsets_with_a_success(trials, data):
+def test_pass_at_k_counts_successful_subsets(trials, data):
     successes, k = data.draw(st.integers(0, trials)), data.draw(st.integers(1, trials))
     outcomes = [1] * successes + [0] * (trials - successes)
     subsets = [any(subset) for subset in itertools.combinations(outcomes, k)]
     assert pass_at_k([trials], [successes], k) == pytest.approx(np.mean(subsets))
 
 
-def test_pass_at_k_of_many_samples_does_not_overflow():
+def test_pass_at_k_never_overflows():
     assert pass_at_k([1000], [1], 512) == pytest.approx(0.512)  # one success among 1000: k/n
 
 
 @pytest.mark.parametrize(("trials", "k"), [([], 1), ([4, 1], 2), ([4], 0)])
-def test_pass_at_k_needs_k_episodes_of_every_prompt(trials, k):
+def test_pass_at_k_needs_k_episodes(trials, k):
     with pytest.raises(ValueError, match="needs at least one prompt"):
         pass_at_k(trials, [0] * len(trials), k)
 
@@ -103,7 +103,7 @@ def test_interval_of_a_mean_by_hand() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(20, 40)), min_size=1, max_size=6))
-def test_interval_of_a_mean_holds_it_and_is_no_wider_than_the_widest(counts: list[tuple[int, int]]) -> None:
+def test_mean_interval_within_widest(counts: list[tuple[int, int]]) -> None:
     shares = [successes / trials for successes, trials in counts]
     intervals = [wilson_interval(*count) for count in counts]
     low, high = mean_interval(shares, intervals)
@@ -113,7 +113,7 @@ def test_interval_of_a_mean_holds_it_and_is_no_wider_than_the_widest(counts: lis
     assert high - low <= max(upper - lower for lower, upper in intervals) + 1e-12
 
 
-def test_one_episode_a_prompt_has_wilsons_interval_and_several_are_resampled() -> None:
+def test_single_episodes_wilson_several_resampled() -> None:
     assert success_interval([1, 0, 1], [1, 1, 1], seed=0) == wilson_interval(2, 3)
     assert success_interval([2, 0, 1], [2, 2, 2], seed=0) == cluster_bootstrap_interval([2, 0, 1], [2, 2, 2], seed=0)
     assert success_interval([], [], seed=0) == (0.0, 1.0)

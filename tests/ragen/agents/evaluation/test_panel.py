@@ -48,7 +48,7 @@ def few_states(monkeypatch):
     return FewStatesSettings()
 
 
-def test_states_differ_and_belong_to_their_seeds():
+def test_states_distinct_and_from_seeds():
     settings = FrozenLakeSettings()
     panel = make_panel(settings, 64, panel_seed=3)
     assert len(panel.env_seeds) == len(set(panel.env_seeds)) == 64
@@ -63,7 +63,7 @@ def test_repeated_states_are_drawn_again(few_states):
     assert sorted(panel.state_digests) == [f"{state:016x}" for state in range(3)]
 
 
-def test_running_out_of_states_is_a_fault_of_the_environment(few_states):
+def test_exhausted_states_are_environment_fault(few_states):
     with pytest.raises(EnvironmentFault, match="too few initial states"):
         make_panel(few_states, 4, panel_seed=0)
 
@@ -74,7 +74,7 @@ def test_few_initial_states_may_repeat():
     assert len(panel.excluded_digests) < 200
 
 
-def test_a_panel_is_a_function_of_settings_and_seed():
+def test_panel_depends_on_settings_and_seed():
     settings = FrozenLakeSettings()
     panel = make_panel(settings, 8, panel_seed=3)
     assert _make_panel.__wrapped__(FrozenLakeSettings, settings.model_dump_json(), 8, 3) == panel
@@ -87,6 +87,6 @@ def test_a_panel_is_a_function_of_settings_and_seed():
     assert others[1].env_seeds[:8] == panel.env_seeds
 
 
-def test_the_digest_is_the_same_in_any_process(few_states):
+def test_digest_equal_in_any_process(few_states):
     # Golden value: if it changes, stored evaluations belong to a different panel.
     assert make_panel(few_states, 3, panel_seed=0).digest == "2f0887b47c5da7ddacd08ce846903bbf"

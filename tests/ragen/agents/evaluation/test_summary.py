@@ -47,7 +47,7 @@ def test_several_samples_a_prompt(make_turns):
     assert (values["evaluation/lake/success_low"], values["evaluation/lake/success_high"]) == (0.0, 1.0)
 
 
-def test_errors_are_counted_and_are_no_failures(make_turns):
+def test_errors_counted_not_as_failures(make_turns):
     good = _episodes(make_turns, {0: [True], 1: [False]})
     bad = _episodes(make_turns, {2: [False], 3: [False]}, status="timeout")
     values = summarise(pa.concat_tables([good, bad]))
@@ -55,7 +55,7 @@ def test_errors_are_counted_and_are_no_failures(make_turns):
     assert (values["evaluation/lake/num_episodes"], values["evaluation/lake/num_errors"]) == (4, 2)
 
 
-def test_a_cell_of_errors_has_its_counts_alone(make_turns):
+def test_cell_of_errors_has_counts(make_turns):
     values = summarise(_episodes(make_turns, {0: [False]}, status="env_error"))
     assert values == {"evaluation/lake/num_episodes": 1.0, "evaluation/lake/num_errors": 1.0}
 
@@ -65,11 +65,11 @@ def test_format_is_a_share_of_turns(make_turns):
     assert summarise(episodes)["evaluation/lake/format_ok"] == 0.5
 
 
-def test_the_environments_of_a_mixture_are_summarised_too(make_turns):
+def test_mixture_parts_are_summarised(make_turns):
     mixture = [_episodes(make_turns, {seed: [seed == 0]}, env=env) for seed, env in enumerate(("easy", "hard"))]
     values = summarise(pa.concat_tables(mixture))
-    found = [values[f"evaluation/lake/{name}success"] for name in ("", "easy/", "hard/")]
-    assert found == [0.5, 1.0, 0.0]
+    successes = [values[f"evaluation/lake/{name}success"] for name in ("", "easy/", "hard/")]
+    assert successes == [0.5, 1.0, 0.0]
 
 
 def test_no_episodes_give_nothing(make_turns):

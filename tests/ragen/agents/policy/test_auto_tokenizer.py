@@ -47,20 +47,20 @@ print(json.dumps([ids, talk, [tokenizer.decode(of) for of in ids], tokenizer.eos
 
 def prompts() -> list[str]:
     """First prompts of all environments whose vocabulary every policy has, as bare state and with full instructions."""
-    found = []
+    texts = []
     for settings in WORLDS:
         for prompt in ("state", "full"):
             world = make(settings)
             observation, _ = world.reset(seed=5, dynamics_seed=6)
             context = ContextBuilder(TOKENIZER, AgentConfig(prompt=prompt), 32).start(world)
             ids = context.observe(observation, actions_left=10, reward=None, had_invalid_action=False).prompt_ids
-            found.append(TOKENIZER.decode(ids))
-    return found
+            texts.append(TOKENIZER.decode(ids))
+    return texts
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("is_exported", [False, True])
-def test_auto_tokenizer_reads_a_checkpoint_as_it_was_meant(tmp_path: Path, is_exported: bool) -> None:
+def test_auto_tokenizer_reads_checkpoint_as_saved(tmp_path: Path, is_exported: bool) -> None:
     assert {settings.type for settings in WORLDS} == VOCABULARY.keys()
     save_policy(make_model(SMALL, TOKENIZER), TOKENIZER, tmp_path)
     if is_exported:

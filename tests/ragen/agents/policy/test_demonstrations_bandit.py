@@ -16,15 +16,15 @@ def demonstrations(settings, skill, count=2000):
         yield environment, demonstrate(environment, skill, random.Random(seed))
 
 
-def test_the_thought_says_what_both_names_mean_in_the_order_shown():
-    found = {e.actions: d.think for e, d in demonstrations(BanditSettings(names="phoenix_dragon"), 0.25, count=20)}
+def test_thought_states_meanings_in_order():
+    thoughts = {e.actions: d.think for e, d in demonstrations(BanditSettings(names="phoenix_dragon"), 0.25, count=20)}
     thought = {("Phoenix", "Dragon"): "Phoenix safe Dragon risky", ("Dragon", "Phoenix"): "Dragon risky Phoenix safe"}
-    assert found == thought
+    assert thoughts == thought
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
 @pytest.mark.parametrize("names", NAME_PAIRS)
-def test_its_success_is_its_skill_on_every_set_of_names(names, is_reversed):
+def test_success_equals_skill_for_all_names(names, is_reversed):
     successes = 0
     for environment, demonstration in demonstrations(BanditSettings(names=names, is_reversed=is_reversed), 0.25):
         (action,) = demonstration.actions
@@ -39,7 +39,7 @@ def test_the_choice_says_nothing_about_position():
     assert first / 2000 == pytest.approx(0.5, abs=4 * (0.25 / 2000) ** 0.5)
 
 
-def test_every_name_has_a_meaning_and_every_set_of_names_a_lesson():
+def test_every_name_has_meaning_and_lesson():
     assert all((MEANINGS[safe], MEANINGS[risky]) == ("safe", "risky") for p in NAME_PAIRS.values() for safe, risky in p)
     taught = lessons(BanditSettings(low_reward=0.1))
     assert [settings.names for settings in taught] == list(NAME_PAIRS)

@@ -33,7 +33,7 @@ def success(skill, num_episodes=600, **kwargs):
 
 @given(seed=SEEDS, skill=st.floats(0, 1), slip=st.sampled_from([0.0, 2 / 3]), size=st.integers(2, 6))
 @settings(max_examples=80, deadline=None)
-def test_the_thought_is_true_and_the_walk_is_what_it_says(seed, skill, slip, size):
+def test_thought_is_true_and_walk_follows(seed, skill, slip, size):
     environment = make(FrozenLakeSettings(slip=slip, size=size))
     environment.reset(seed=seed)
     before = environment.state_digest()
@@ -43,9 +43,9 @@ def test_the_thought_is_true_and_the_walk_is_what_it_says(seed, skill, slip, siz
     (goal_row, goal_column) = environment.lake.coordinates(environment.lake.goal)
     vertical = {-1: "up ", 0: "", 1: "down "}[(goal_row > row) - (goal_row < row)]
     horizontal = {-1: "left ", 0: "", 1: "right "}[(goal_column > column) - (goal_column < column)]
-    facts, _, said = demonstration.think.partition(" go ")
+    facts, _, walk = demonstration.think.partition(" go ")
     assert facts == f"G {vertical}{horizontal}".strip()
-    numbers = list(map(int, said.replace(" from", "").split()))
+    numbers = list(map(int, walk.replace(" from", "").split()))
     cells = list(zip(numbers[::2], numbers[1::2], strict=True))[::-1]
     lake, cell = environment.lake, environment.cell
     assert 1 <= len(demonstration.actions) <= (2 if slip else 5)
@@ -56,13 +56,13 @@ def test_the_thought_is_true_and_the_walk_is_what_it_says(seed, skill, slip, siz
     assert len(cells) == len(demonstration.actions) or len(demonstration.actions) == (2 if slip else 5)
 
 
-def test_a_skilled_player_reaches_the_goal_without_slip():
+def test_skilled_player_reaches_goal_without_slip():
     assert success(1.0, slip=0.0) == 1.0
 
 
-def test_without_skill_it_is_mediocre_on_lakes_that_are_not_trivial():
+def test_unskilled_demonstration_mediocre_on_lakes():
     assert 0.12 < success(0.0, slip=0.0, min_distance=4) < 0.22
 
 
-def test_skill_is_worth_something_on_slippery_ice_too():
+def test_skill_helps_on_slippery_ice():
     assert success(1.0, slip=2 / 3, num_episodes=300) > success(0.0, slip=2 / 3, num_episodes=300) + 0.1

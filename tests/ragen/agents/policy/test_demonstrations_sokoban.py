@@ -44,7 +44,7 @@ def test_skilled_turn_by_hand():
     assert turn.actions == ("Down", "Right")
 
 
-def test_here_when_the_box_of_a_lost_position_is_on_its_target():
+def test_lost_box_on_target_says_here():
     # Both boxes are stuck in corners, one of them on its target: no push is possible, and the nearest box is described.
     environment = facing("######\n#√P_X#\n#____#\n#__O_#\n######")
     turn = demonstrate(environment, 1.0, random.Random(0))
@@ -52,7 +52,7 @@ def test_here_when_the_box_of_a_lost_position_is_on_its_target():
     assert len(turn.actions) == 1
 
 
-def test_no_feasible_push_is_said_and_one_random_action_taken():
+def test_no_feasible_push_takes_random_action():
     environment = facing("######\n#X__O#\n#__P_#\n######")
     turns = [demonstrate(environment, 0.5, random.Random(seed)) for seed in range(40)]
     assert {turn.think for turn in turns} == {"X up left O right push none"}
@@ -64,7 +64,7 @@ def test_speaks_in_the_environments_vocabulary():
     assert demonstrate(environment, 1.0, random.Random(0)).think == "B down right G right push right from 2 1"
 
 
-def test_walk_longer_than_a_turn_stops_where_the_turn_does():
+def test_long_walk_stops_at_turn_end():
     # It is five steps from the far end of the corridor to the cell above the box; the push would be the sixth action.
     environment = facing("########\n#_____P#\n#X######\n#_######\n#O######\n########")
     turn = demonstrate(environment, 1.0, random.Random(0))
@@ -74,7 +74,7 @@ def test_walk_longer_than_a_turn_stops_where_the_turn_does():
 
 
 @given(seed=st.integers(0, 10_000), skill=st.floats(0, 1), num_boxes=st.integers(1, 3))
-def test_says_what_is_and_does_what_it_says(seed, skill, num_boxes):
+def test_thought_is_true_and_followed(seed, skill, num_boxes):
     environment = Sokoban(SokobanSettings(height=7, width=7, num_boxes=num_boxes, search_depth=15))
     environment.reset(seed=seed)
     before = environment.board
@@ -116,6 +116,6 @@ def test_full_skill_follows_a_shortest_solution():
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("skill", "measured"), [(0.0, 0.124), (0.15, 0.184), (0.25, 0.239), (1.0, 1.0)])
-def test_plays_as_well_as_a_mediocre_player_should(skill, measured):
+def test_demonstrator_is_mediocre(skill, measured):
     # Measured on 20,000 rooms; three standard errors of 1000 rooms are 3 * sqrt(0.24 * 0.76 / 1000) = 0.041.
     assert success_rate(skill, 1000) == pytest.approx(measured, abs=0.041)

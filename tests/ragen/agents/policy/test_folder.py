@@ -43,22 +43,20 @@ def with_head(factor: float) -> Callable[[dict[str, torch.Tensor]], None]:
 @pytest.mark.parametrize(
     "read", [check_folder, load.load_policy, lambda f: TorchEngine(device="cpu").load(str(f), "k")]
 )
-def test_another_output_layer_than_the_tied_one_is_refused_by_every_reader(
-    folder: Path, read: Callable[[Path], Any]
-) -> None:
+def test_untied_output_layer_refused_by_readers(folder: Path, read: Callable[[Path], Any]) -> None:
     change_weights(folder, with_head(2.0))
     with pytest.raises(PolicyError, match=r"ties the output layer .* lm_head\.weight with other values"):
         read(folder)
 
 
-def test_the_same_output_layer_written_twice_is_accepted_and_stays_tied(folder: Path, complete: Path) -> None:
+def test_duplicated_output_layer_stays_tied(folder: Path, complete: Path) -> None:
     change_weights(folder, with_head(1.0))
     model, _ = load.load_policy(folder)
     assert model.lm_head.weight is model.model.embed_tokens.weight
     assert len(list(model.parameters())) == len(list(load.load_policy(complete)[0].parameters()))
 
 
-def test_an_output_layer_of_its_own_is_read_where_the_configuration_says_so(folder: Path) -> None:
+def test_own_output_layer_read_when_configured(folder: Path) -> None:
     change_weights(folder, with_head(2.0))
     edit(folder / "config.json", tie_word_embeddings=False)
     model, _ = load.load_policy(folder)
@@ -71,7 +69,7 @@ def shard(folder: Path, name: str) -> None:
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, name)}))
 
 
-def test_weights_under_another_name_are_part_of_the_digest(folder: Path) -> None:
+def test_digest_covers_renamed_weights(folder: Path) -> None:
     shard(folder, "weights-1.safetensors")
     before = PretrainedPolicy(name_or_path=str(folder))
     weights = {name: 2 * weight for name, weight in load_file(folder / "weights-1.safetensors").items()}
@@ -84,13 +82,13 @@ def test_weights_under_another_name_are_part_of_the_digest(folder: Path) -> None
 @pytest.mark.parametrize(
     "name", ["spiece.model", "sentencepiece.bpe.model", "merges.txt", "qwen.tiktoken", "bpe.codes"]
 )
-def test_every_vocabulary_file_is_part_of_the_digest(folder: Path, name: str) -> None:
+def test_digest_covers_every_vocabulary_file(folder: Path, name: str) -> None:
     before = PretrainedPolicy(name_or_path=str(folder)).digest
     (folder / name).write_text("a")
     assert PretrainedPolicy(name_or_path=str(folder)).digest != before
 
 
-def test_further_chat_templates_are_part_of_the_digest(folder: Path) -> None:
+def test_digest_covers_further_chat_templates(folder: Path) -> None:
     before = PretrainedPolicy(name_or_path=str(folder)).digest
     (folder / "additional_chat_templates").mkdir()
     (folder / "additional_chat_templates" / "tool_use.jinja").write_text("a")
@@ -98,7 +96,7 @@ def test_further_chat_templates_are_part_of_the_digest(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["evil.bin", "../model.safetensors", "/tmp/model.safetensors", "a/b.safetensors"])
-def test_an_index_that_names_anything_else_is_refused(folder: Path, name: str) -> None:
+def test_index_naming_other_files_refused(folder: Path, name: str) -> None:
     shard(folder, "weights-1.safetensors")
     edit(folder / INDEX, weight_map={"a": "weights-1.safetensors", "b": name})
     with pytest.raises(PolicyError, match="only safetensors in the same folder are read"):
@@ -153,7 +151,7 @@ def test_an_odd_configuration_is_one_error(folder: Path, changes: dict[str, Any]
 
 @pytest.mark.parametrize("text", ["7", "[]", '"x"', "null", "{", "[" * 100_000, "\udcff"])
 @pytest.mark.parametrize("name", ["config.json", INDEX])
-def test_a_file_that_is_no_object_is_one_error(folder: Path, name: str, text: str) -> None:
+def test_non_object_file_is_one_error(folder: Path, name: str, text: str) -> None:
     (folder / name).write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(PolicyError, match=f"{name}' is damaged"):
         load.load_policy(folder)
@@ -170,7 +168,7 @@ def test_a_file_that_is_no_object_is_one_error(folder: Path, name: str, text: st
         b'{"a": {"dtype": "F32", "shape": 3, "data_offsets": []}}',
     ],
 )
-def test_a_damaged_header_of_weights_is_one_error(folder: Path, header: bytes) -> None:
+def test_damaged_weight_header_is_one_error(folder: Path, header: bytes) -> None:
     (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.raises(PolicyError, match=r"model\.safetensors' cannot be read|far more than the weights hold"):
         load.load_policy(folder)
@@ -179,7 +177,7 @@ def test_a_damaged_header_of_weights_is_one_error(folder: Path, header: bytes) -
         load.load_policy(folder)
 
 
-def test_a_pattern_that_makes_the_tokenizer_panic_is_one_error(folder: Path) -> None:
+def test_panicking_tokenizer_pattern_is_one_error(folder: Path) -> None:
     file = folder / "tokenizer.json"
     tokenizer = json.loads(file.read_text())
     tokenizer["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
@@ -188,7 +186,7 @@ def test_a_pattern_that_makes_the_tokenizer_panic_is_one_error(folder: Path) -> 
         load.load_tokenizer(folder)
 
 
-def test_a_panic_of_the_tokenizers_library_is_one_error() -> None:
+def test_tokenizers_panic_is_one_error() -> None:
     panic = type("PanicException", (BaseException,), {})  # as pyo3_runtime's derives
     with pytest.raises(PolicyError, match="the tokenizer: PanicException: no match"), refusing("the tokenizer"):
         raise panic("no match")
@@ -203,14 +201,14 @@ def test_an_odd_tokenizer_is_one_error(folder: Path, content: Any) -> None:
         load.load_tokenizer(folder)
 
 
-def test_a_million_added_tokens_are_refused_at_once(folder: Path) -> None:
+def test_million_added_tokens_refused_quickly(folder: Path) -> None:
     token = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     edit(folder / "tokenizer.json", added_tokens=[token | {"id": n, "content": f"<{n}>"} for n in range(60_000)])
     with pytest.raises(PolicyError, match=r"adds 60,000 tokens to the vocabulary; at most 50,000"):
         load.load_tokenizer(folder)
 
 
-def test_end_tokens_of_both_configurations_are_declared(folder: Path) -> None:
+def test_end_tokens_of_both_configurations_declared(folder: Path) -> None:
     edit(folder / "generation_config.json", eos_token_id=[2, 0])
     edit(folder / "config.json", eos_token_id=5)
     expected = {2: "generation_config.json", 0: "generation_config.json", 5: "config.json"}
@@ -220,7 +218,7 @@ def test_end_tokens_of_both_configurations_are_declared(folder: Path) -> None:
     assert declared_end_ids(folder) == {5: "config.json"}
 
 
-def test_end_tokens_survive_the_copy_that_a_run_starts_from(folder: Path, tmp_path: Path) -> None:
+def test_end_tokens_survive_starting_copy(folder: Path, tmp_path: Path) -> None:
     edit(folder / "generation_config.json", eos_token_id=[2, 0])
     load.copy_policy(PretrainedPolicy(name_or_path=str(folder)), tmp_path / "copy")
     assert list(declared_end_ids(tmp_path / "copy"))[:2] == [2, 0]
@@ -234,7 +232,7 @@ def test_positions(folder: Path) -> None:
     assert num_positions(folder) is None
 
 
-def test_models_with_larger_vocabularies_than_their_tokenizer_are_accepted(tmp_path: Path) -> None:
+def test_vocabulary_larger_than_tokenizer_accepted(tmp_path: Path) -> None:
     config = LlamaConfig(
         vocab_size=1000, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
         intermediate_size=24, pad_token_id=-1,

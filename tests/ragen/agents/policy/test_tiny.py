@@ -11,13 +11,13 @@ TOKENIZER = make_tokenizer()
 SMALL = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 48}
 
 
-def test_end_and_padding_tokens_are_the_tokenizers() -> None:
+def test_end_and_padding_from_tokenizer() -> None:
     config = make_model(TinyPolicy(**SMALL), TOKENIZER).config
     assert (config.eos_token_id, config.pad_token_id) == (TOKENIZER.eos_token_id, TOKENIZER.pad_token_id)
     assert config.vocab_size == len(TOKENIZER)
 
 
-def test_weights_are_a_function_of_the_seed_and_leave_the_global_generator_alone() -> None:
+def test_weights_depend_on_seed_alone() -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = make_model(TinyPolicy(**SMALL, seed=3), TOKENIZER).state_dict()
@@ -37,6 +37,6 @@ def test_weights_are_a_function_of_the_seed_and_leave_the_global_generator_alone
         ({"hidden_size": 32, "num_heads": 4, "num_kv_heads": 3}, "num_kv_heads = 3"),
     ],
 )
-def test_sizes_that_do_not_fit_together_are_refused_as_settings(sizes: dict[str, int], named: str) -> None:
+def test_mismatched_sizes_refused_as_settings(sizes: dict[str, int], named: str) -> None:
     with pytest.raises(ConfigError, match=f"policy .*{named}"):
         preset("smoke", {f"policy.{name}": size for name, size in sizes.items()})

@@ -25,12 +25,12 @@ def test_any_text_is_decoded_back_exactly(text: str) -> None:
     assert TOKENIZER.decode(TOKENIZER.encode(text, add_special_tokens=False)) == text
 
 
-def test_a_piece_that_an_environment_speaks_is_one_token() -> None:
+def test_environment_words_are_single_tokens() -> None:
     for piece in ("#____#\n", "######", "_O__\n", "OOOO\n", " ||", " 7", "Up", " Right", " push", "Trader", " Gambler"):
         assert len(tokens(piece)) == 1, piece
 
 
-def test_every_bandit_name_is_one_token_in_every_set_of_names() -> None:
+def test_bandit_names_are_single_tokens() -> None:
     for pairs in NAME_PAIRS.values():
         for name in (name for pair in pairs for name in pair):
             assert len(tokens(name)) == len(tokens(f" {name}")) == 1, name
@@ -46,7 +46,7 @@ def test_every_bandit_name_is_one_token_in_every_set_of_names() -> None:
         (FrozenLakeSettings(observation="compact"), 3 + 6 + 1 + 4 + 5),
     ],
 )
-def test_a_state_prompt_takes_the_same_few_tokens_in_every_state(environment, expected: int) -> None:
+def test_state_prompt_length_is_constant(environment, expected: int) -> None:
     contexts = ContextBuilder(TOKENIZER, STATE_AGENT, 32)
     world = make(environment)
     for seed in range(30):
@@ -55,7 +55,7 @@ def test_a_state_prompt_takes_the_same_few_tokens_in_every_state(environment, ex
         assert len(prompt.prompt_ids) == expected
 
 
-def test_format_tags_survive_decoding_and_turn_tokens_do_not() -> None:
+def test_format_tags_survive_decoding() -> None:
     text = "<think>a</think><answer>Up</answer>"
     ids = TOKENIZER.encode(text + "<|im_end|>", add_special_tokens=False)
     assert TOKENIZER.decode(ids, skip_special_tokens=True) == text

@@ -78,7 +78,7 @@ def test_prefilled_tag_ends_every_prompt(qwen, words, should_think, tag):
     assert qwen.decode(observe(context, "b").prompt_ids).endswith(f"<|im_start|>assistant\n{tag}")
 
 
-def test_window_of_one_shows_the_present_observation_alone(qwen, words):
+def test_window_of_one_shows_current_observation(qwen, words):
     context = ContextBuilder(qwen, AgentConfig(prompt="state", context="window"), 50).start(words)
     for observation in ("a", "b", "c"):
         added = observe(context, observation, reward=-0.1)
@@ -90,7 +90,7 @@ def test_window_of_one_shows_the_present_observation_alone(qwen, words):
         context.respond(ids_of(qwen, "x<|im_end|>"))
 
 
-def test_window_of_two_keeps_one_turn_verbatim_and_introduces_itself_again(qwen, words):
+def test_window_keeps_turn_and_reintroduces(qwen, words):
     context = ContextBuilder(qwen, AgentConfig(context="window", window_turns=2), 50).start(words)
     for turn, (observation, response) in enumerate([("a", "first<|im_end|>"), ("b", "sec"), ("c", "")]):
         added = observe(context, observation, actions_left=10 - turn, reward=None if turn == 0 else -0.1 * turn)
@@ -105,7 +105,7 @@ def test_window_of_two_keeps_one_turn_verbatim_and_introduces_itself_again(qwen,
     )
 
 
-def test_reward_is_not_told_where_it_should_not_be(qwen, words):
+def test_reward_hidden_where_not_shown(qwen, words):
     context = ContextBuilder(qwen, AgentConfig(should_show_reward=False), 50).start(words)
     observe(context, "a")
     context.respond(ids_of(qwen, "x<|im_end|>"))
@@ -123,7 +123,7 @@ def test_observation_cannot_forge_a_turn(qwen, words):
     assert attack in qwen.decode(prompt_ids)
 
 
-def test_role_markers_are_split_where_they_are_no_special_tokens(qwen, words):
+def test_plain_role_markers_are_split(qwen, words):
     """R1's distillations have such markers: added tokens, of which only the one that ends a message is special."""
     tokenizer = deepcopy(qwen)
     markers = ["<|User|>", "<|Assistant|>"]
@@ -149,7 +149,7 @@ def test_role_markers_are_split_where_they_are_no_special_tokens(qwen, words):
     window=st.sampled_from([None, 1, 2, 3]),
     prompt=st.sampled_from(["full", "state"]),
 )
-def test_added_ids_since_the_last_start_are_the_context(make_tokenizer, words, turns, name, window, prompt):
+def test_context_is_ids_since_last_start(make_tokenizer, words, turns, name, window, prompt):
     """The stored ids of all turns, concatenated, are exactly the ids of the context, whatever was sampled."""
     where = {"context": "full"} if window is None else {"context": "window", "window_turns": window}
     context = ContextBuilder(make_tokenizer(name), AgentConfig(prompt=prompt, **where), 50).start(words)
@@ -164,7 +164,7 @@ def test_added_ids_since_the_last_start_are_the_context(make_tokenizer, words, t
         assert stored == context.token_ids
 
 
-def test_tools_are_declared_and_answered_in_the_templates_own_form(make_tokenizer):
+def test_tools_declared_in_template_form(make_tokenizer):
     tool = Tool("look", "Looks around.", {"type": "object", "properties": {}})
     world = Words()
     world.grammar = ToolCalls((tool,))
@@ -188,7 +188,7 @@ def test_tools_are_declared_and_answered_in_the_templates_own_form(make_tokenize
     assert "light" in second
 
 
-def told(context, tokenizer, replies: list[str]) -> str:
+def rendered(context, tokenizer, replies: list[str]) -> str:
     """Render the same conversation with the template itself."""
     messages = [{"role": "user", "content": context.user_texts[0]}]
     for reply, text in zip(replies, context.user_texts[1:], strict=True):
@@ -200,7 +200,7 @@ def told(context, tokenizer, replies: list[str]) -> str:
     ("template", "opening"), [("strips_reasoning", ""), ("strips_lines", ""), ("opens_thought", "<think>")]
 )
 @pytest.mark.parametrize("ending", ["<|im_end|>", ""])
-def test_templates_that_drop_reasoning_are_rebuilt_in_every_turn(make_tokenizer, words, template, opening, ending):
+def test_templates_dropping_reasoning_rebuild_every_turn(make_tokenizer, words, template, opening, ending):
     tokenizer = make_tokenizer(template)
     agent = AgentConfig(earlier_thoughts="dropped", should_prefill_think=bool(opening))
     context = ContextBuilder(tokenizer, agent, 50).start(words)
@@ -209,12 +209,12 @@ def test_templates_that_drop_reasoning_are_rebuilt_in_every_turn(make_tokenizer,
         prompt = observe(context, f"state {turn}", actions_left=9 - turn)
         assert prompt.is_context_start
         assert prompt.prompt_ids == context.token_ids
-        assert tokenizer.decode(context.token_ids) == told(context, tokenizer, replies[:turn])
+        assert tokenizer.decode(context.token_ids) == rendered(context, tokenizer, replies[:turn])
         context.respond(ids_of(tokenizer, reply.removeprefix(opening) + ending))
-    assert "thought" not in told(context, tokenizer, replies[:3])
+    assert "thought" not in rendered(context, tokenizer, replies[:3])
 
 
-def test_a_window_over_dropped_reasoning_holds_its_turns_alone(make_tokenizer, words):
+def test_window_without_reasoning_holds_its_turns(make_tokenizer, words):
     tokenizer = make_tokenizer("strips_reasoning")
     agent = AgentConfig(earlier_thoughts="dropped", context="window", window_turns=2)
     context = ContextBuilder(tokenizer, agent, 50).start(words)
@@ -227,7 +227,7 @@ def test_a_window_over_dropped_reasoning_holds_its_turns_alone(make_tokenizer, w
 
 
 @pytest.mark.parametrize("is_file", [False, True])
-def test_a_system_prompt_comes_before_the_first_message(qwen, words, tmp_path, is_file):
+def test_system_prompt_precedes_first_message(qwen, words, tmp_path, is_file):
     (tmp_path / "system.txt").write_text("You walk.")
     system = str(tmp_path / "system.txt") if is_file else "You walk."
     context = ContextBuilder(qwen, AgentConfig(system_prompt=system), 50).start(words)
@@ -235,7 +235,7 @@ def test_a_system_prompt_comes_before_the_first_message(qwen, words, tmp_path, i
     assert qwen.decode(context.token_ids).startswith("<|im_start|>system\nYou walk.<|im_end|>\n<|im_start|>user\n")
 
 
-def test_another_template_takes_the_place_of_the_models_own(make_tokenizer, words, tmp_path):
+def test_configured_template_replaces_models(make_tokenizer, words, tmp_path):
     qwen = make_tokenizer("qwen2.5")
     file = tmp_path / "plain.jinja"
     file.write_text(make_tokenizer("hermes_tools").chat_template)
@@ -248,7 +248,7 @@ def test_another_template_takes_the_place_of_the_models_own(make_tokenizer, word
         AgentConfig(chat_template=str(tmp_path / "missing.jinja"))
 
 
-def test_chat_template_is_found_by_its_name(make_tokenizer):
+def test_chat_template_found_by_name(make_tokenizer):
     assert AgentConfig(chat_template="hermes").chat_template == CHAT_TEMPLATES["hermes"].read_text()
     qwen, agent = make_tokenizer("qwen2.5"), AgentConfig(chat_template="tool_use")
     with pytest.raises(

@@ -37,11 +37,11 @@ def response(think: str) -> str:
 
 
 @pytest.mark.parametrize("form", THINK)
-def test_each_form_is_read_as_itself_and_as_no_other(form):
-    for asked in THINK:
-        parsed = read_response(response(THINK[form]), grammar=ACTIONS, agent=AgentConfig(form=asked))
+def test_each_form_parses_only_itself(form):
+    for other in THINK:
+        parsed = read_response(response(THINK[form]), grammar=ACTIONS, agent=AgentConfig(form=other))
         expected = (THINK[form], "Up", ("Up",), ("Up",), True)
-        assert parsed == (ParsedResponse(*expected) if asked == form else ParsedResponse())
+        assert parsed == (ParsedResponse(*expected) if other == form else ParsedResponse())
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_any_other_reasoning_is_malformed(think):
     assert parsed == ParsedResponse()
 
 
-def test_white_space_may_stand_around_the_inner_tags():
+def test_whitespace_around_inner_tags_allowed():
     think = "\n<observation> o </observation>\n<reasoning>r</reasoning> "
     assert read_response(response(think), grammar=ACTIONS, agent=AgentConfig(form="grounding")).think == think
     assert parts(think) == {"observation": " o ", "reasoning": "r"}
 
 
-def test_parts_of_what_has_none():
+def test_formless_reasoning_has_no_parts():
     assert parts(None) == parts("t") == parts("<reasoning>r</reasoning>") == {}
 
 
-def test_a_prefilled_tag_is_no_part_of_the_reasoning():
+def test_prefilled_tag_not_in_reasoning():
     agent = AgentConfig(form="grounding", should_prefill_think=True)
     assert read_response(response(THINK["grounding"]).removeprefix("<think>"), grammar=ACTIONS, agent=agent).format_ok
 
@@ -89,25 +89,25 @@ def test_a_form_only_ever_refuses(text, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_written_in_a_form_is_read_in_it(form):
+def test_written_form_is_read_back(form):
     before, after = Scene((1, 1), {"box": [(0, 1)]}), Scene((0, 1), {"box": [(0, 1)]})
     think = write_reasoning(form, "go up", before, after)
     assert read_response(response(think), grammar=ACTIONS, agent=AgentConfig(form=form)).think == think
-    said = {
+    contents = {
         "observation": "the box is directly above the player",
         "reasoning": "go up",
         "prediction": "the box is in the same cell as the player",
     }
-    assert parts(think) == {tag: said[tag] for tag in FORMS[form]}
+    assert parts(think) == {tag: contents[tag] for tag in FORMS[form]}
     assert form != "free" or think == "go up"
 
 
-def test_where_imitation_has_taught_the_form_the_prompt_says_nothing_of_it():
+def test_learned_form_is_not_prompted():
     agent = AgentConfig(form="grounding", prompt="state")
     assert in_form(prompt_of(agent), agent).turn_message("P X O", agent=agent, **TOLD) == "P X O"
 
 
-def test_the_prompt_tells_the_form_at_its_end():
+def test_prompt_states_form_at_end():
     agent = AgentConfig(form="grounding_worldmodeling")
     plain = FullPrompt().turn_message("P X O", agent=agent, **TOLD)
     assert in_form(prompt_of(agent), agent).turn_message("P X O", agent=agent, **TOLD) == (
@@ -120,7 +120,7 @@ def test_the_prompt_tells_the_form_at_its_end():
     )
 
 
-def test_without_a_form_the_prompt_is_as_it_was():
+def test_prompt_unchanged_without_form():
     prompt = prompt_of(AgentConfig())
     assert in_form(prompt, AgentConfig()) is prompt
 
@@ -132,6 +132,6 @@ def test_without_a_form_the_prompt_is_as_it_was():
         ({"form": "symbolic"}, "Input should be 'free', 'grounding'"),
     ],
 )
-def test_a_form_that_nobody_could_keep_is_refused(settings, message):
+def test_unusable_form_is_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         AgentConfig(**settings)

@@ -23,16 +23,16 @@ def test_turns_that_fit() -> None:
 def test_a_bandit_has_one_prompt() -> None:
     agent = AgentConfig(max_turns=1, max_actions=1, max_actions_per_turn=1, prompt="state")
     contexts = ContextBuilder(make_tokenizer(), agent, 32)
-    found = prompt_lengths(BanditSettings(), contexts, num_states=3)
+    lengths = prompt_lengths(BanditSettings(), contexts, num_states=3)
     # <|im_start|>, user, newline, "Arms", ":", two names of a token each, <|im_end|>, newline, <|im_start|>,
     # assistant, newline: the pieces of the template, and 4 tokens of text
     text = len(contexts.encoder.encode("Arms: Teacher Trader"))
     around = len(contexts.pieces.opening_ids) + len(contexts.pieces.generation_ids)
-    assert (found.shortest, found.longest, found.later) == (around + text, around + text, 0)
+    assert (lengths.shortest, lengths.longest, lengths.later) == (around + text, around + text, 0)
 
 
-def test_a_later_turn_is_counted_without_the_response_before_it() -> None:
+def test_later_turn_excludes_previous_response() -> None:
     agent = AgentConfig(max_turns=3, prompt="full", should_show_reward=False)
     contexts = ContextBuilder(make_tokenizer(), agent, 32)
-    found = prompt_lengths(SokobanSettings(), contexts, num_states=2)
-    assert 0 < found.later < found.shortest <= found.longest
+    lengths = prompt_lengths(SokobanSettings(), contexts, num_states=2)
+    assert 0 < lengths.later < lengths.shortest <= lengths.longest

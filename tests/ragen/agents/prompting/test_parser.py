@@ -32,13 +32,13 @@ def test_think_and_answer():
     assert parsed == ParsedResponse("box is above", "Up || Left", ("Up", "Left"), ("Up", "Left"), True)
 
 
-def test_white_space_may_stand_around_the_tags():
+def test_whitespace_around_tags_allowed():
     parsed = parse("\n <think> t\nt </think>\n\n<answer>\nup\n</answer> \n", grammar=ACTIONS, agent=THINK)
     assert parsed == ParsedResponse(" t\nt ", "\nup\n", ("Up",), ("Up",), True)
 
 
 @pytest.mark.parametrize("spelled", ["turn right", "TURN RIGHT", "  Turn Right\t"])
-def test_actions_are_matched_without_case_and_outer_space(spelled):
+def test_actions_match_ignoring_case_and_space(spelled):
     parsed = parse(f"<think></think><answer>{spelled}</answer>", grammar=ACTIONS, agent=THINK)
     assert parsed.known_prefix == ("Turn Right",)
     assert parsed.format_ok
@@ -55,7 +55,7 @@ def test_actions_are_matched_without_case_and_outer_space(spelled):
         ("TurnRight", ("TurnRight",), ()),
     ],
 )
-def test_unknown_action_makes_it_malformed_but_keeps_the_known_prefix(answer, named, known_prefix):
+def test_unknown_action_malformed_keeps_known_prefix(answer, named, known_prefix):
     parsed = parse(f"<think>t</think><answer>{answer}</answer>", grammar=ACTIONS, agent=THINK)
     assert parsed == ParsedResponse("t", answer, named, known_prefix, False)
 
@@ -94,18 +94,18 @@ def test_malformed_tags_tell_nothing_apart(text):
     assert parse(text, grammar=ACTIONS, agent=THINK) == MALFORMED
 
 
-def test_thinking_is_malformed_where_it_is_not_asked_for():
+def test_unrequested_thinking_is_malformed():
     assert parse("<think>t</think><answer>Up</answer>", grammar=ACTIONS, agent=NO_THINK) == MALFORMED
 
 
-def test_prefilled_tag_is_prompt_and_not_response():
+def test_prefilled_tag_belongs_to_prompt():
     assert parse("t</think><answer>Up</answer>", grammar=ACTIONS, agent=PREFILLED).think == "t"
     assert parse("Up</answer>", grammar=ACTIONS, agent=PREFILLED_NO_THINK).format_ok
     assert parse("<think>t</think><answer>Up</answer>", grammar=ACTIONS, agent=PREFILLED) == MALFORMED
     assert [prefilled_tag(a) for a in (THINK, PREFILLED, PREFILLED_NO_THINK)] == ["", "<think>", "<answer>"]
 
 
-def test_format_response_writes_the_form_that_is_asked_for():
+def test_format_response_writes_requested_form():
     actions = ["Up", "Turn Right"]
     assert format_response("t", actions, THINK, ACTIONS) == "<think>t</think><answer>Up || Turn Right</answer>"
     assert format_response("t", actions, NO_THINK, ACTIONS) == "<answer>Up || Turn Right</answer>"
@@ -135,7 +135,7 @@ def test_round_trip(think, actions, agent, space):
     assert parsed.think == (think if agent.should_think else None)
 
 
-def test_reasoning_that_contains_a_tag_cannot_be_written():
+def test_reasoning_with_tag_cannot_be_written():
     with pytest.raises(AssertionError, match="contains a tag"):
         format_response("a</think>b", ["Up"], THINK, ACTIONS)
 
@@ -158,23 +158,23 @@ CALLS = ToolCalls((SEARCH,))
 CALL = '{"arguments": {"query": "lake"}, "name": "search"}'
 
 
-def test_tool_calls_stand_in_tags_of_their_own():
-    said = f"<tool_call>{CALL}</tool_call>\n<tool_call>\n{CALL}\n</tool_call>"
-    parsed = parse(f"<think>t</think>\n{said}", grammar=CALLS, agent=THINK)
-    inner = said.removeprefix("<tool_call>").removesuffix("</tool_call>")
+def test_tool_calls_have_own_tags():
+    calls = f"<tool_call>{CALL}</tool_call>\n<tool_call>\n{CALL}\n</tool_call>"
+    parsed = parse(f"<think>t</think>\n{calls}", grammar=CALLS, agent=THINK)
+    inner = calls.removeprefix("<tool_call>").removesuffix("</tool_call>")
     assert parsed == ParsedResponse("t", inner, (CALL, CALL), (CALL, CALL), True)
     assert parse(format_response("t", [CALL], NO_THINK, CALLS), grammar=CALLS, agent=NO_THINK).known_prefix == (CALL,)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     ["", f"<answer>{CALL}</answer>", f"<tool_call>{CALL}", f"<tool_call>{CALL}</tool_call> and", "<tool_call>"],
 )
-def test_anything_but_whole_calls_is_malformed(said):
-    assert parse(f"<think>t</think>{said}", grammar=CALLS, agent=THINK) == MALFORMED
+def test_anything_but_whole_calls_is_malformed(response):
+    assert parse(f"<think>t</think>{response}", grammar=CALLS, agent=THINK) == MALFORMED
 
 
-def test_an_unknown_call_comes_after_the_known_ones():
+def test_unknown_call_after_known_ones():
     text = f"<think></think><tool_call>{CALL}</tool_call><tool_call>{{}}</tool_call>"
     parsed = parse(text, grammar=CALLS, agent=THINK)
     assert (parsed.actions, parsed.known_prefix, parsed.format_ok) == ((CALL, "{}"), (CALL,), False)

@@ -16,7 +16,7 @@ def message(agent: AgentConfig, **changes) -> str:
     return prompt_of(agent).turn_message("P X O\n_ _ _", agent=agent, grammar=NAMES, **(facts | changes))
 
 
-def test_introduction_tells_rules_actions_separator_and_actions_a_turn():
+def test_introduction_states_rules_actions_and_limits():
     assert FullPrompt().introduction(RULES, NAMES, AgentConfig(max_actions_per_turn=3)) == (
         "Push every box onto a target.\n"
         "P = player, X = box, O = target.\n"
@@ -54,7 +54,7 @@ def test_later_turn_with_reward_and_warning():
     )
 
 
-def test_without_thinking_the_form_is_the_answer_alone():
+def test_no_thinking_form_is_answer_only():
     text = message(AgentConfig(should_think=False, max_actions_per_turn=1))
     assert "Always output: <answer>your action</answer> with nothing outside the tags." in text
     assert "think" not in text
@@ -73,7 +73,7 @@ def test_rewards_are_shown_without_rounding_noise(reward, shown):
 CALLS = ToolCalls((Tool("search", "Finds pages.", {"type": "object", "properties": {"query": {"type": "string"}}}),))
 
 
-def test_tools_are_told_with_their_parameters_and_the_form_of_a_call():
+def test_tools_described_with_call_form():
     assert (
         FullPrompt()
         .introduction(RULES, CALLS, AgentConfig(max_actions_per_turn=2))
@@ -83,13 +83,15 @@ def test_tools_are_told_with_their_parameters_and_the_form_of_a_call():
         )
     )
     agent = AgentConfig()
-    told = prompt_of(agent).turn_message(
+    message = prompt_of(agent).turn_message(
         "s", turn=0, actions_left=1, reward=None, had_invalid_action=False, agent=agent, grammar=CALLS,
         max_response_tokens=9,
     )  # fmt: skip
-    assert '<think>your reasoning</think><tool_call>{"name": "tool", "arguments": {...}}</tool_call> with' in told
+    assert '<think>your reasoning</think><tool_call>{"name": "tool", "arguments": {...}}</tool_call> with' in message
 
 
-def test_of_free_text_there_is_one_action_a_turn():
-    told = FullPrompt().introduction(RULES, FreeText("Answer in words.", 80), AgentConfig(max_actions_per_turn=5))
-    assert told.endswith("Answer in words.\nAt most 80 characters.\nTake one action a turn.")
+def test_free_text_has_one_action():
+    introduction = FullPrompt().introduction(
+        RULES, FreeText("Answer in words.", 80), AgentConfig(max_actions_per_turn=5)
+    )
+    assert introduction.endswith("Answer in words.\nAt most 80 characters.\nTake one action a turn.")

@@ -114,7 +114,7 @@ DROPPED = {"earlier_thoughts": "dropped"}
     ],
 )
 @pytest.mark.parametrize("has_tools", [False, True])
-def test_prompts_have_the_ids_of_the_templates_rendering(template, kind, settings, has_tools):
+def test_prompt_ids_match_template_rendering(template, kind, settings, has_tools):
     tokenizer = tokenizer_of(template, kind)
     agent = AgentConfig(prompt="state", should_show_reward=False, **settings)
     contexts = ContextBuilder(tokenizer, agent, 50)
@@ -144,7 +144,7 @@ def test_prompts_have_the_ids_of_the_templates_rendering(template, kind, setting
 
 
 @pytest.mark.parametrize("response", RESPONSES)
-def test_reasoning_stays_while_results_of_tools_follow(response):
+def test_reasoning_stays_through_tool_results(response):
     """As in Qwen3's template, until the next query; a context goes on where a response stays as it was."""
     contexts = ContextBuilder(tokenizer_of("qwen3", "bytes"), AgentConfig(prompt="state", **DROPPED), 50)
     world = Words()
@@ -161,7 +161,7 @@ def test_reasoning_stays_while_results_of_tools_follow(response):
     assert text.count("thought") == (2 if "thought" in response else 0)
 
 
-def test_a_response_of_a_demonstration_follows_a_prompt_as_in_the_rendering():
+def test_demonstrated_response_follows_prompt_as_rendered():
     """Without the sign for a space that the tokenizer puts before a text alone."""
     tokenizer = tokenizer_of("zephyr", "always")
     contexts = ContextBuilder(tokenizer, AgentConfig(prompt="state"), 50)
@@ -171,7 +171,7 @@ def test_a_response_of_a_demonstration_follows_a_prompt_as_in_the_rendering():
 
 
 @pytest.mark.parametrize("earlier_thoughts", ["kept", "dropped"])
-def test_a_template_that_no_setting_fits_is_refused_once_and_for_all(earlier_thoughts):
+def test_unusable_template_is_refused_once(earlier_thoughts):
     with pytest.raises(TemplateError) as error:
         ContextBuilder(tokenizer_of("channels", "bytes"), AgentConfig(earlier_thoughts=earlier_thoughts), 50)
     assert "neither with agent.earlier_thoughts = 'kept' nor with 'dropped'" in str(error.value)
@@ -179,7 +179,7 @@ def test_a_template_that_no_setting_fits_is_refused_once_and_for_all(earlier_tho
     assert "<|channel|>final<|message|><think>reasoning probe" in str(error.value)
 
 
-def test_a_tokenizer_whose_marks_are_normalised_with_the_text_is_refused():
+def test_normalised_marks_tokenizer_is_refused():
     """The normaliser puts its sign before the whole conversation, and no mark separates what follows from it."""
     backend = tokenizer_of("zephyr", "legacy").backend_tokenizer
     tokenizer = PreTrainedTokenizerFast(

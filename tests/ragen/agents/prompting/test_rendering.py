@@ -30,7 +30,7 @@ def test_texts_are_those_of_transformers(make_tokenizer, name, tools):
     assert render(tokenizer.chat_template, [CONVERSATION], variables) == [(expected, "")]
 
 
-def test_what_templates_use_beyond_plain_jinja():
+def test_template_extensions_beyond_jinja():
     template = (
         "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}"
         "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
@@ -53,14 +53,14 @@ def test_what_templates_use_beyond_plain_jinja():
         ("{{ raise_exception('only tools') }}", "only tools"),
     ],
 )
-def test_a_template_that_asks_too_much_or_fails_has_an_error(template, problem):
+def test_excessive_or_failing_template_is_error(template, problem):
     ((text, error),) = render(template, [CONVERSATION], {})
     assert text == ""
     assert problem in error
 
 
 @pytest.mark.ci
-def test_a_template_that_never_ends_is_stopped():
+def test_endless_template_is_stopped():
     started = time.monotonic()
     loops = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4
     with pytest.raises(TemplateError, match="5 s of CPU time"):
@@ -71,16 +71,16 @@ def test_a_template_that_never_ends_is_stopped():
 def test_secrets_do_not_reach_the_process(monkeypatch):
     from starpo.ragen.agents.prompting import rendering
 
-    seen = {}
+    variables = {}
     run = rendering.subprocess.run
     monkeypatch.setenv("HF_TOKEN", "secret")
-    monkeypatch.setattr(rendering.subprocess, "run", lambda *a, **k: (seen.update(k["env"]), run(*a, **k))[1])
+    monkeypatch.setattr(rendering.subprocess, "run", lambda *a, **k: (variables.update(k["env"]), run(*a, **k))[1])
     assert render("{{ 'fresh' }}", [CONVERSATION], {}) == [("fresh", "")]
-    assert set(seen) == {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
+    assert set(variables) == {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
     assert "HF_TOKEN" in os.environ
 
 
-def test_a_system_that_cannot_limit_memory_renders_without_the_limit(monkeypatch, tmp_path):
+def test_unlimited_system_renders_without_limit(monkeypatch, tmp_path):
     """As macOS refuses RLIMIT_AS; the child imports `sitecustomize` from the search path that it is given."""
     (tmp_path / "sitecustomize.py").write_text(
         "import resource\nset_limit = resource.setrlimit\n"
@@ -94,7 +94,7 @@ def test_a_system_that_cannot_limit_memory_renders_without_the_limit(monkeypatch
     assert render("{{ 'without a limit' }}", [CONVERSATION], {}) == [("without a limit", "")]
 
 
-def test_threads_that_ask_for_the_same_share_a_process(monkeypatch):
+def test_equal_requests_share_a_process(monkeypatch):
     from starpo.ragen.agents.prompting import rendering
 
     started = []

@@ -15,7 +15,7 @@ def text_of(tokenizer, pieces: ChatPieces) -> list[str]:
     return [tokenizer.decode(list(piece)) for piece in ids]
 
 
-def test_llama_has_two_stop_tokens_and_a_fixed_date(make_tokenizer):
+def test_llama_stop_tokens_and_fixed_date(make_tokenizer):
     tokenizer = make_tokenizer("llama3")
     opening, generation, continuation, stops = text_of(tokenizer, derive_pieces(tokenizer, AgentConfig()))
     assert opening.startswith("<bos><|start_header_id|>system<|end_header_id|>")
@@ -25,7 +25,7 @@ def test_llama_has_two_stop_tokens_and_a_fixed_date(make_tokenizer):
     assert stops == "<|eot_id|><|end_of_text|>"
 
 
-def test_a_template_that_asks_for_the_date_is_told_a_fixed_one(make_tokenizer):
+def test_template_date_is_fixed(make_tokenizer):
     """The templates of SmolLM3, Granite, Mistral and gpt-oss ask for it, whatever their arguments."""
     tokenizer = make_tokenizer("qwen2.5")
     template = "<|im_start|>system\nToday is {{ strftime_now('%Y-%m-%d') }}.<|im_end|>\n" + CHAT_TEMPLATE
@@ -56,14 +56,14 @@ def test_pieces_rebuild_the_template_own_rendering(make_tokenizer, name, num_tur
 @pytest.mark.parametrize(
     ("response", "is_ended"), [("Up<|im_end|>", True), ("Up", False), ("", False), ("<|im_end|>Up", False)]
 )
-def test_the_end_token_is_appended_only_where_it_was_not_sampled(make_tokenizer, response, is_ended):
+def test_end_token_appended_if_not_sampled(make_tokenizer, response, is_ended):
     tokenizer = make_tokenizer("qwen2.5")
     after = derive_pieces(tokenizer, AgentConfig()).after_response(tokenizer.encode(response, add_special_tokens=False))
     expected = "\n<|im_start|>user\n" if is_ended else "<|im_end|>\n<|im_start|>user\n"
     assert tokenizer.decode(after) == expected
 
 
-def test_template_that_strips_reasoning_is_refused_with_both_texts(make_tokenizer):
+def test_template_stripping_reasoning_refused_with_texts(make_tokenizer):
     with pytest.raises(TemplateError) as error:
         derive_pieces(make_tokenizer("strips_reasoning"), AgentConfig())
     before, after = str(error.value).split("shown")
@@ -74,7 +74,7 @@ def test_template_that_strips_reasoning_is_refused_with_both_texts(make_tokenize
 
 
 @pytest.mark.parametrize(
-    ("name", "expected", "found"),
+    ("name", "expected", "actual"),
     [
         ("changes_system", "has 1 messages", "has 3 messages"),
         (
@@ -84,15 +84,15 @@ def test_template_that_strips_reasoning_is_refused_with_both_texts(make_tokenize
         ),
     ],
 )
-def test_template_that_changes_earlier_text_is_refused(make_tokenizer, name, expected, found):
+def test_template_changing_earlier_text_refused(make_tokenizer, name, expected, actual):
     with pytest.raises(TemplateError) as error:
         derive_pieces(make_tokenizer(name), AgentConfig())
     before, after = str(error.value).split("found")
     assert expected in before
-    assert found in after
+    assert actual in after
 
 
-def test_template_without_an_end_token_is_refused(make_tokenizer):
+def test_template_without_end_token_refused(make_tokenizer):
     with pytest.raises(TemplateError, match="does not begin with a special token"):
         derive_pieces(make_tokenizer("no_end_token"), AgentConfig())
 
@@ -102,21 +102,21 @@ def test_tokenizer_without_a_template_is_refused(make_tokenizer):
         derive_pieces(make_tokenizer(None), AgentConfig())
 
 
-def test_template_that_refuses_plain_messages_is_refused(make_tokenizer):
+def test_template_refusing_plain_messages_refused(make_tokenizer):
     tokenizer = make_tokenizer("qwen2.5")
     tokenizer.chat_template = "{{ raise_exception('tools are needed') }}"
     with pytest.raises(TemplateError, match="tools are needed"):
         derive_pieces(tokenizer, AgentConfig())
 
 
-def test_a_template_that_refuses_a_role_names_the_roles(make_tokenizer):
+def test_template_refusing_roles_names_them(make_tokenizer):
     with pytest.raises(
         TemplateError, match=r"2 messages with the roles system, user: .*leave agent.system_prompt empty"
     ):
         derive_pieces(make_tokenizer("gemma"), AgentConfig(system_prompt="Be brief."))
 
 
-def test_a_response_ends_at_every_declared_token(make_tokenizer):
+def test_response_ends_at_declared_tokens(make_tokenizer):
     tokenizer = make_tokenizer("llama3")
     bos = tokenizer.bos_token_id
     letter = tokenizer.encode("a", add_special_tokens=False)[0]
@@ -144,11 +144,11 @@ QWEN = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
         ("mistral", {}, ""),
     ],
 )
-def test_a_system_prompt_that_the_template_inserts_is_known(make_tokenizer, name, settings, inserted):
+def test_inserted_system_prompt_is_known(make_tokenizer, name, settings, inserted):
     assert derive_pieces(make_tokenizer(name), AgentConfig(**settings)).inserted_system_prompt == inserted
 
 
-def test_an_inserted_system_prompt_can_be_left_out(make_tokenizer):
+def test_inserted_system_prompt_can_be_omitted(make_tokenizer):
     tokenizer = make_tokenizer("qwen2.5")
     opening, *_ = text_of(tokenizer, derive_pieces(tokenizer, AgentConfig(template_system_prompt="empty")))
     assert opening == "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n"
@@ -157,25 +157,25 @@ def test_an_inserted_system_prompt_can_be_left_out(make_tokenizer):
     assert opening == "<bos><start_of_turn>user\n"
 
 
-def test_two_ways_to_replace_the_system_prompt_exclude_each_other():
+def test_system_prompt_replacements_are_exclusive():
     with pytest.raises(ValueError, match="leave template_system_prompt out"):
         AgentConfig(system_prompt="Be brief.", template_system_prompt="empty")
 
 
-def test_template_that_hides_user_messages_is_refused(make_tokenizer):
+def test_template_hiding_user_messages_refused(make_tokenizer):
     tokenizer = make_tokenizer("qwen2.5")
     tokenizer.chat_template = "{{ messages[-1]['content'] }}<|im_end|>"
     with pytest.raises(TemplateError, match="does not show the user message 'state probe 0'"):
         derive_pieces(tokenizer, AgentConfig())
 
 
-def test_a_template_that_opens_the_reasoning_asks_for_the_setting_that_says_so(make_tokenizer):
+def test_reasoning_opening_template_requires_setting(make_tokenizer):
     tokenizer = make_tokenizer("opens_thought")
     with pytest.raises(TemplateError, match="should_prefill_think = true"):
         derive_pieces(tokenizer, AgentConfig(earlier_thoughts="dropped"))
     assert derive_pieces(tokenizer, AgentConfig(earlier_thoughts="dropped", should_prefill_think=True)).opens_thought
 
 
-def test_a_template_that_keeps_reasoning_does_not_drop_it(make_tokenizer):
+def test_template_keeping_reasoning_drops_nothing(make_tokenizer):
     with pytest.raises(TemplateError, match="earlier_thoughts = 'kept'"):
         derive_pieces(make_tokenizer("qwen2.5"), AgentConfig(earlier_thoughts="dropped"))

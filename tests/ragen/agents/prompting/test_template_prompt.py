@@ -28,7 +28,7 @@ def turn_message(text: str, **changes: object) -> str:
     return prompt_of(agent).turn_message("P {{ rules }}", agent=agent, grammar=NAMES, **(facts | changes))
 
 
-def test_blocks_are_rendered_and_observations_are_not():
+def test_blocks_rendered_observations_not():
     agent = AgentConfig(prompt="template", prompt_template=TEXT)
     assert prompt_of(agent).introduction(" Walk.\n", NAMES, agent) == "Walk.\nYour available actions are: Up, Down"
     assert turn_message(TEXT) == "Turn 1 of 5: P {{ rules }}"
@@ -36,7 +36,7 @@ def test_blocks_are_rendered_and_observations_are_not():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{% block turn %}{% endblock %}", "no block 'introduction'"),
         (TEXT.replace("{{ turn }}", "{{ trun }}"), "'trun' is undefined; available: observation, turn"),
@@ -48,12 +48,12 @@ def test_blocks_are_rendered_and_observations_are_not():
         (TEXT.replace("{{ turn }}", "{{ turn.__class__.__mro__ }}"), "unsafe"),
     ],
 )
-def test_a_template_that_cannot_be_rendered_says_where(text, said):
-    with pytest.raises(ConfigError, match=said):
+def test_unrenderable_template_says_where(text, message):
+    with pytest.raises(ConfigError, match=message):
         turn_message(text)
 
 
-def test_names_of_a_templates_own_are_known():
+def test_templates_own_names_are_known():
     text = TEXT.replace(
         "{% endif %}\n{% endblock %}", "{% endif %}{% for n in range(2) %}{{ loop.index + n }}{% endfor %}"
     )
@@ -68,12 +68,12 @@ def test_prompt_and_template_go_together():
         AgentConfig(prompt="template")
 
 
-def test_the_built_in_prompt_can_be_written_edited_and_used(tmp_path):
+def test_built_in_prompt_can_be_edited(tmp_path):
     file = tmp_path / "deep" / "mine.jinja"
     prompt(file)
     agents = AgentConfig(), AgentConfig(prompt="template", prompt_template=str(file))
-    told = [prompt_of(agent).introduction("Walk.", NAMES, agent) for agent in agents]
-    assert told[0] == told[1]
+    introductions = [prompt_of(agent).introduction("Walk.", NAMES, agent) for agent in agents]
+    assert introductions[0] == introductions[1]
     file.write_text(file.read_text().replace("State:", "You see:"))
     assert "You see:\nP {{ rules }}" in turn_message(str(file))
     with pytest.raises(ConfigError, match="already exists"):

@@ -29,14 +29,14 @@ def played(tokenizer, agent: AgentConfig, words, responses=RESPONSES) -> list[di
 
 
 def read(tokenizer, agent: AgentConfig, rows: list[dict]) -> list[list[tuple[str, str]]]:
-    found = Transcriber(tokenizer, agent.model_dump(mode="json")).read(rows)
-    return [[(message.role, message.text) for message in turn] for turn in found]
+    messages = Transcriber(tokenizer, agent.model_dump(mode="json")).read(rows)
+    return [[(message.role, message.text) for message in turn] for turn in messages]
 
 
-def test_a_full_context_tells_what_each_turn_added(make_tokenizer, words):
+def test_full_context_shows_each_turns_addition(make_tokenizer, words):
     qwen, agent = make_tokenizer("qwen2.5"), AgentConfig(prompt="state")
-    found = read(qwen, agent, played(qwen, agent, words))
-    assert found == [
+    messages = read(qwen, agent, played(qwen, agent, words))
+    assert messages == [
         [("system", SYSTEM), ("user", "\n<|im_start|>user\nstate 0<|im_end|>\n<|im_start|>assistant\n")],
         [("user", "\n<|im_start|>user\nstate 1<|im_end|>\n<|im_start|>assistant\n")],
         [("user", "<|im_end|>\n<|im_start|>user\nstate 2<|im_end|>\n<|im_start|>assistant\n")],
@@ -44,15 +44,15 @@ def test_a_full_context_tells_what_each_turn_added(make_tokenizer, words):
     ]
 
 
-def test_a_window_tells_the_responses_in_sight_apart_from_what_they_say(make_tokenizer, words):
+def test_window_separates_responses_from_content(make_tokenizer, words):
     qwen = make_tokenizer("qwen2.5")
-    found = read(qwen, WINDOW, played(qwen, WINDOW, words))
-    assert [[role for role, _ in turn] for turn in found] == [
+    messages = read(qwen, WINDOW, played(qwen, WINDOW, words))
+    assert [[role for role, _ in turn] for turn in messages] == [
         ["system", "user"],
         *[["system", "user", "assistant", "user"]] * 3,
     ]
-    assert [turn[2][1] for turn in found[1:]] == list(RESPONSES[:3])
-    assert found[3] == [
+    assert [turn[2][1] for turn in messages[1:]] == list(RESPONSES[:3])
+    assert messages[3] == [
         ("system", SYSTEM),
         ("user", "\n<|im_start|>user\nstate 2<|im_end|>\n<|im_start|>assistant\n"),
         ("assistant", RESPONSES[2]),
@@ -66,17 +66,17 @@ def test_a_window_tells_the_responses_in_sight_apart_from_what_they_say(make_tok
     [AgentConfig(), WINDOW, AgentConfig(context="window", window_turns=3, should_prefill_think=True)],
     ids=["full", "window", "prefilled"],
 )
-def test_the_messages_of_a_prompt_are_the_prompt(make_tokenizer, words, template, agent):
+def test_prompt_messages_join_to_prompt(make_tokenizer, words, template, agent):
     tokenizer = make_tokenizer(template)
     rows = played(tokenizer, agent, words)
-    found = Transcriber(tokenizer, agent.model_dump(mode="json")).read(rows)
-    for row, messages in zip(rows, found, strict=True):
+    transcript = Transcriber(tokenizer, agent.model_dump(mode="json")).read(rows)
+    for row, messages in zip(rows, transcript, strict=True):
         assert "".join(message.text for message in messages) == tokenizer.decode(row["prompt_ids"])
         assert sum(message.num_tokens for message in messages) == len(row["prompt_ids"])
         assert "prompt" not in {message.role for message in messages}
 
 
-def test_a_system_message_that_declares_tools_is_told_apart(make_tokenizer):
+def test_system_message_with_tools_recognised(make_tokenizer):
     world = Words()
     world.grammar = ToolCalls((Tool("look", "Looks around.", {"type": "object", "properties": {}}),))
     tokenizer, agent = make_tokenizer("hermes_tools"), AgentConfig(context="window", window_turns=2)
@@ -85,13 +85,13 @@ def test_a_system_message_that_declares_tools_is_told_apart(make_tokenizer):
     system, *others = transcriber.read(rows)[1]
     assert (system.role, [message.role for message in others]) == ("system", ["user", "assistant", "user"])
     assert '"name": "look"' in system.text
-    told = transcriber.contents(rows)
-    assert told is not None
-    assert told[0][0][1].startswith("Walk to the goal.")
-    assert told[1][2][1].startswith("<tool_response>\n")
+    contents = transcriber.contents(rows)
+    assert contents is not None
+    assert contents[0][0][1].startswith("Walk to the goal.")
+    assert contents[1][2][1].startswith("<tool_response>\n")
 
 
-def test_a_prompt_of_another_form_is_one_message(make_tokenizer, words):
+def test_prompt_of_other_form_one_message(make_tokenizer, words):
     qwen, agent = make_tokenizer("qwen2.5"), AgentConfig(prompt="state")
     ids = qwen.encode("no template", add_special_tokens=False)
     row = {"prompt_ids": ids, "response_ids": [], "is_context_start": True}
@@ -101,7 +101,7 @@ def test_a_prompt_of_another_form_is_one_message(make_tokenizer, words):
     assert [[message.role for message in turn] for turn in bare.read(rows)][:2] == [["prompt"], ["user"]]
 
 
-def test_a_context_that_begins_anew_in_a_loop_of_tools_is_cut_at_its_responses():
+def test_restarted_tool_context_cut_at_responses():
     """The template writes the reasoning with white space of its own, and keeps it while results of tools follow."""
     tokenizer, world = tokenizer_of("qwen3", "bytes"), Words()
     world.grammar = ToolCalls((Tool("look", "Looks around.", {"type": "object", "properties": {}}),))

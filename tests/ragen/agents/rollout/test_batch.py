@@ -26,7 +26,7 @@ def test_sequences_part_where_they_draw_differently():
 
 @settings(deadline=None)
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(0, 2**32 - 1), st.booleans())
-def test_every_row_holds_what_its_sequences_have_read(num_sequences, num_prompts, seed, keeps_ended):
+def test_row_holds_what_sequences_read(num_sequences, num_prompts, seed, keeps_ended):
     rng = np.random.default_rng(seed)
     num_prompts = min(num_prompts, num_sequences)
     prompts = np.concatenate([np.arange(num_prompts), rng.integers(num_prompts, size=num_sequences - num_prompts)])

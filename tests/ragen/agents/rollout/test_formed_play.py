@@ -50,7 +50,7 @@ def an_honest_player(settings) -> list[str]:
     ],
     ids=["sokoban", "two boxes", "frozen lake"],
 )
-def test_an_honest_player_is_paid_in_full_in_every_turn(tokenizer, scripted_engine, settings):
+def test_honest_player_is_paid_every_turn(tokenizer, scripted_engine, settings):
     contexts = ContextBuilder(tokenizer, AGENT, SAMPLING.max_response_tokens)
     responses = an_honest_player(settings)
     session = scripted_engine(lambda _, turn: responses[turn]).session(SAMPLING, contexts.stop_token_ids)
@@ -63,7 +63,7 @@ def test_an_honest_player_is_paid_in_full_in_every_turn(tokenizer, scripted_engi
     assert list(text_differences(turns, settings, tokenizer, contexts)) == []
 
 
-def test_a_response_of_another_form_is_malformed_and_told_so(tokenizer, scripted_engine, corridor):
+def test_other_form_is_malformed_and_reported(tokenizer, scripted_engine, corridor):
     contexts = ContextBuilder(tokenizer, AGENT, SAMPLING.max_response_tokens)
     engine = scripted_engine(lambda _, turn: "<think>t</think><answer>Right</answer>")
     session = engine.session(SAMPLING, contexts.stop_token_ids)
@@ -71,6 +71,6 @@ def test_a_response_of_another_form_is_malformed_and_told_so(tokenizer, scripted
     turns = play(session, contexts, tokenizer, corridor(), AGENT, SAMPLING, 100_000, episodes).to_pylist()
     assert {row["status"] for row in turns} == {"format_error"}
     assert [row["executed_actions"] for row in turns] == [[]] * len(turns)
-    said = tokenizer.decode(session.requests[1].prompt_ids)
-    assert "Inside <think> always write: <observation>" in said
-    assert "Your last response was invalid" in said
+    prompt = tokenizer.decode(session.requests[1].prompt_ids)
+    assert "Inside <think> always write: <observation>" in prompt
+    assert "Your last response was invalid" in prompt

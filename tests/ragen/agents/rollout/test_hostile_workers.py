@@ -47,7 +47,7 @@ class Player(_Worker):
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("step", "said"),
+    ("step", "message"),
     [
         ("os._exit(0)", r"exit status 0, it ended by itself: look at the code of environment 'frozen_lake'"),
         ("os.kill(os.getpid(), 11)", r"exit status -11, it crashed \(SIGSEGV\)"),
@@ -56,22 +56,22 @@ class Player(_Worker):
         ),
     ],
 )
-def test_the_end_of_a_worker_is_explained(job, step, said):
-    with pytest.raises(WorkerLostError, match=said):
+def test_workers_end_is_explained(job, step, message):
+    with pytest.raises(WorkerLostError, match=message):
         Player(step).play(job)
 
 
 @pytest.mark.ci
-def test_what_it_raises_is_an_error_and_the_worker_stays(job):
+def test_exception_is_error_and_worker_stays(job):
     player = Player()
-    for step, said in (
+    for step, message in (
         ("raise BaseException('over')", "BaseException: over"),
         ("sys.exit(0)", "SystemExit: 0"),
         ("input()", "EOFError"),
         ("sys.stdin.buffer.read(1); os.write(1, b'noise'); raise ValueError('read nothing')", "read nothing"),
     ):
         player.step = step
-        with pytest.raises(EngineError, match=said):
+        with pytest.raises(EngineError, match=message):
             player.play(job)
     player.step = "pass"
     assert player.play(job).num_rows == 0
@@ -87,16 +87,16 @@ def test_what_it_raises_is_an_error_and_the_worker_stays(job):
         pytest.param("while True: pass", marks=pytest.mark.thorough),
     ],
 )
-def test_a_call_that_hangs_ends_with_the_environments_name(job, monkeypatch, capfd, step):
+def test_hanging_call_names_its_environment(job, monkeypatch, capfd, step):
     monkeypatch.setenv("STARPO_ENVIRONMENT_S", "0.5")
-    said = r"a call of environment 'frozen_lake' took longer than 0.5 s; .* raise STARPO_ENVIRONMENT_S"
-    with pytest.raises(WorkerLostError, match=said):
+    message = r"a call of environment 'frozen_lake' took longer than 0.5 s; .* raise STARPO_ENVIRONMENT_S"
+    with pytest.raises(WorkerLostError, match=message):
         Player(step).play(job)
     assert "in step" in capfd.readouterr().err  # the stack
 
 
 @pytest.mark.ci
-def test_a_forked_child_does_not_keep_a_killed_workers_answers_open(job):
+def test_forked_child_closes_killed_workers_pipe(job):
     """The child of a killed worker lives on, and the run goes on without it."""
     started = time.monotonic()
     with pytest.raises(WorkerLostError, match="exit status -9"):
@@ -105,7 +105,7 @@ def test_a_forked_child_does_not_keep_a_killed_workers_answers_open(job):
 
 
 @pytest.mark.ci
-def test_a_busy_worker_ends_with_its_parent(job):
+def test_busy_worker_ends_with_parent(job):
     player = Player()
     process = psutil.Process(player._process.pid)
     stream = player._process.stdin
@@ -117,11 +117,11 @@ def test_a_busy_worker_ends_with_its_parent(job):
 
 
 @pytest.mark.ci
-def test_the_shard_and_the_environment_are_named_at_the_end(job):
+def test_failure_names_shard_and_environment(job):
     pool = Pool(lambda: Player("os._exit(7)"), 1, is_continuous=False)
-    said = (
+    message = (
         r"rollout shard 1 of 1 \(frozen_lake, groups .*\) failed: EngineError: two rollout workers died on the same "
         "shard, the last with exit status 7"
     )
-    with pytest.raises(EngineError, match=said):
+    with pytest.raises(EngineError, match=message):
         play_shards(pool, job, [[Episode("g0", 0, 1, 1, 1)]])

@@ -69,7 +69,7 @@ def played(tokenizer, corridor, scripted_engine):
     return run
 
 
-def test_an_episode_to_the_goal_is_recorded_in_every_column(played, tokenizer):
+def test_successful_episode_fills_every_column(played, tokenizer):
     answers = [say("right"), say("Right || RIGHT || Left")]
     first, second = played(lambda _, turn: answers[turn]).rows
     end = tokenizer.eos_token_id
@@ -135,19 +135,19 @@ def test_an_episode_to_the_goal_is_recorded_in_every_column(played, tokenizer):
         AgentConfig(should_think=False),
     ],
 )
-def test_stored_ids_are_what_the_engine_was_given(played, agent):
+def test_stored_ids_equal_engine_input(played, agent):
     """With warnings, rewards and cut responses: the ids since the last context start are each request's prompt."""
     answers = [say("Left"), "nonsense", "<think>on and on...", say("Jump"), say("Left")]
     run = played(lambda _, turn: answers[turn], agent=agent.model_copy(update={"max_actions": 50}))
     assert len(run.rows) == len(run.session.requests) == 5
-    seen: list[int] = []
+    context: list[int] = []
     for row, request in zip(run.rows, run.session.requests, strict=True):
-        seen = row["prompt_ids"] if row["is_context_start"] else seen + row["prompt_ids"]
-        assert seen == list(request.prompt_ids)
-        seen = seen + row["response_ids"]
+        context = row["prompt_ids"] if row["is_context_start"] else context + row["prompt_ids"]
+        assert context == list(request.prompt_ids)
+        context = context + row["response_ids"]
 
 
-def test_tokens_depend_on_the_trajectory_seed_and_turn_alone(played):
+def test_tokens_depend_on_seed_and_turn(played):
     run = played(lambda *_: say("Left"), episodes=[member(0), member(1)])
     for request, turn in zip(run.session.requests, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4], strict=True):
         seed = 100 + int(request.sequence_id[-1])
@@ -155,7 +155,7 @@ def test_tokens_depend_on_the_trajectory_seed_and_turn_alone(played):
     assert len({request.seed for request in run.session.requests}) == 10
 
 
-def test_malformed_response_forfeits_actions_and_the_episode_goes_on(played):
+def test_malformed_response_forfeits_and_continues(played):
     agent = AgentConfig(prompt="state", max_turns=5, max_actions=8, max_actions_per_turn=3)
     rows = played(lambda *_: "I would rather not.", agent=agent).rows
     # 3 + 3 + the last 2 of the 8 actions: forfeited actions count like executed ones.
@@ -166,7 +166,7 @@ def test_malformed_response_forfeits_actions_and_the_episode_goes_on(played):
     assert all(row["executed_actions"] == [] and row["info"] == "{}" and not row["format_ok"] for row in rows)
 
 
-def test_malformed_responses_may_use_up_their_turns_alone(played):
+def test_malformed_responses_can_use_all_turns(played):
     agent = AgentConfig(
         prompt="state", max_turns=3, max_actions=8, max_actions_per_turn=3, should_malformed_use_actions=False
     )
@@ -182,14 +182,14 @@ def test_malformed_responses_may_use_up_their_turns_alone(played):
     assert [row["total"] for row in rewards] == pytest.approx([-0.1, -0.1, -0.1])  # penalty, step, penalty
 
 
-def test_known_actions_before_an_unknown_one_are_taken_and_nothing_is_forfeited(played):
+def test_known_prefix_played_nothing_forfeited(played):
     row = played(lambda *_: say("Right || Jump || Right"), agent=AgentConfig(prompt="state", max_turns=1)).rows[0]
     assert row["executed_actions"] == ["Right"]
     assert row["parsed_actions"] == ["Right", "Jump", "Right"]
     assert (row["status"], row["format_ok"], row["forfeited_actions"]) == ("format_error", False, 0)
 
 
-def test_next_prompt_warns_of_a_malformed_response_and_tells_the_reward(played, tokenizer):
+def test_next_prompt_warns_and_shows_reward(played, tokenizer):
     answers = [say("Right || Jump"), say("Left")]
     agent = AgentConfig(max_turns=2)
     run = played(lambda _, turn: answers[turn], agent=agent, sampling=SamplingConfig(max_response_tokens=60))
@@ -198,13 +198,13 @@ def test_next_prompt_warns_of_a_malformed_response_and_tells_the_reward(played, 
     assert "You have 9 actions left." in prompt
 
 
-def test_unfinished_response_is_malformed_even_if_it_looks_complete(played):
+def test_unfinished_response_is_always_malformed(played):
     row = played(lambda *_: say("Right") + "...", agent=AgentConfig(prompt="state", max_turns=1)).rows[0]
     assert (row["finish_reason"], row["status"], row["format_ok"]) == ("length", "format_error", False)
     assert row["response"] == say("Right")
 
 
-def test_limits_of_actions_a_turn_actions_and_turns(played):
+def test_limits_of_actions_and_turns(played):
     agent = AgentConfig(prompt="state", max_turns=3, max_actions=5, max_actions_per_turn=2)
     left = " || ".join(["Left"] * 4)
     rows = played(lambda *_: say(left), agent=agent).rows
@@ -215,14 +215,14 @@ def test_limits_of_actions_a_turn_actions_and_turns(played):
     assert [row["truncated"] for row in rows] == [False, False, True]  # 3 turns
 
 
-def test_truncated_means_a_limit_and_not_failure(played):
+def test_truncated_means_limit_not_failure(played):
     """Reaching the goal with the last action of the last turn: terminated and successful, not truncated."""
     agent = AgentConfig(prompt="state", max_turns=1, max_actions=3)
     row = played(lambda *_: say("Right || Right || Right"), agent=agent).rows[0]
     assert (row["terminated"], row["truncated"], row["success"]) == (True, False, True)
 
 
-def test_full_context_ends_an_episode_and_drops_nothing(played):
+def test_full_context_ends_episode_losslessly(played):
     """The reference implementation shortened the history instead, so that early turns lost their rewards."""
     answers = {"g0-0": say("Left"), "g0-1": "x" * 50}
     agent = AgentConfig(prompt="state", max_actions=50)
@@ -243,7 +243,7 @@ def test_full_context_ends_an_episode_and_drops_nothing(played):
     assert max(len(request.prompt_ids) for request in run.session.requests) + 60 <= 190
 
 
-def test_failing_environment_is_data_and_never_a_reward_of_zero(played, corridor):
+def test_failing_environment_is_data_without_reward(played, corridor):
     run = played(
         lambda name, _: say("Right || Right") if name == "g0-1" else say("Right || Left"),
         environment=corridor(fault="step"),
@@ -262,14 +262,14 @@ def test_failing_environment_is_data_and_never_a_reward_of_zero(played, corridor
     assert error["where"].startswith("step:")
 
 
-def test_environment_that_fails_to_reset_ends_in_its_first_row(played, corridor):
+def test_failed_reset_ends_first_row(played, corridor):
     rows = played(lambda *_: say("Right"), environment=corridor(fault="reset")).rows
     assert len(rows) == 1
     assert (rows[0]["status"], rows[0]["turn"], rows[0]["response_ids"]) == ("env_error", 0, [])
     assert json.loads(rows[0]["info"])["message"] == "no corridor today"
 
 
-def test_member_that_fails_to_reset_leaves_its_group_whole(played, corridor):
+def test_failed_reset_keeps_group_whole(played, corridor):
     rows = played(
         lambda *_: say("Right || Right || Right"),
         environment=corridor(fault="first_reset"),
@@ -279,21 +279,21 @@ def test_member_that_fails_to_reset_leaves_its_group_whole(played, corridor):
     assert {row["initial_state_digest"] for row in rows} == {"0000000700000000"}
 
 
-def test_half_a_character_in_an_observation_is_an_environment_fault(played, corridor):
+def test_lone_surrogate_is_environment_fault(played, corridor):
     for fault in ("half_reset", "half_step"):
         rows = played(lambda *_: say("Right"), environment=corridor(fault=fault)).rows
         assert [row["status"] for row in rows][-1] == "env_error"
         assert json.loads(rows[-1]["info"])["error"] == "UnicodeEncodeError"
 
 
-def test_step_that_does_not_report_its_effect_is_an_environment_fault(played, corridor):
+def test_step_without_effect_is_environment_fault(played, corridor):
     row = played(lambda *_: say("Right"), environment=corridor(fault="info")).rows[0]
     assert row["status"] == "env_error"
     assert json.loads(row["info"])["error"] == "KeyError"
 
 
 @pytest.mark.parametrize(("fault", "error"), [("unpaid", "TypeError"), ("nan", "EnvironmentFault")])
-def test_a_reward_that_is_no_number_is_an_environment_fault(played, corridor, fault, error):
+def test_non_numeric_reward_is_environment_fault(played, corridor, fault, error):
     row = played(lambda *_: say("Right || Right"), environment=corridor(fault=fault)).rows[0]
     assert (row["status"], row["executed_actions"], row["action_rewards"]) == ("env_error", ["Right"], [-0.1])
     assert json.loads(row["info"])["error"] == error
@@ -313,7 +313,7 @@ def test_deadline_ends_living_episodes_with_timeout(played, monkeypatch):
     assert json.loads(rows[-1]["info"])["error"] == "the shard's deadline has passed (rollout.deadline_s)"
 
 
-def test_ids_are_stored_as_sampled_and_text_shows_stray_special_tokens(tokenizer, corridor):
+def test_ids_stored_as_sampled_with_specials(tokenizer, corridor):
     """The reference implementation rewrote responses when parsing them, and trained on the rewritten ones."""
     parts = ["<think>", "t", "</think>", "<|im_start|>", "<answer>", "Ri", "ght", "</answer>"]
     ids = [*(id_ for part in parts for id_ in tokenizer.encode(part)), tokenizer.eos_token_id]
@@ -325,7 +325,7 @@ def test_ids_are_stored_as_sampled_and_text_shows_stray_special_tokens(tokenizer
     assert (row["response_ids"], row["response"], row["status"]) == (ids, "".join(parts), "format_error")
 
 
-def test_rows_of_an_episode_stand_together_in_the_order_of_episodes(played):
+def test_rows_follow_episode_order(played):
     turns = {"g0-0": 3, "g0-1": 1, "g0-2": 2}
     rows = played(
         lambda name, turn: say("Right || Right || Right") if turn + 1 == turns[name] else say("Left"),
@@ -338,7 +338,7 @@ def test_no_episodes_give_no_rows(played):
     assert played(lambda *_: "", episodes=[]).table.equals(TURNS.schema.empty_table())
 
 
-def test_engine_that_breaks_its_protocol_is_named(tokenizer, corridor):
+def test_protocol_breaking_engine_is_named(tokenizer, corridor):
     contexts = ContextBuilder(tokenizer, STATE, 60)
     for responses, message in [
         ([], "0 responses to 1 requests"),
@@ -360,7 +360,7 @@ WORDS = st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", " || ",
     max_context_tokens=st.integers(80, 400),
     uses_actions=st.booleans(),
 )
-def test_whatever_is_said_the_table_keeps_its_contract(played, texts, context, max_context_tokens, uses_actions):
+def test_any_responses_keep_table_contract(played, texts, context, max_context_tokens, uses_actions):
     """`played` validates the table; in addition, used actions never exceed the limit, and every episode ends."""
     agent = AgentConfig(prompt="state", context=context, should_malformed_use_actions=uses_actions)
     rows = played(

@@ -36,7 +36,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.script, self.asked, self.greetings = [], [], 0
+        self.script, self.requests, self.greetings = [], [], 0
         self.models, self.say, self.delay_s, self.finish = ["a-model"], SAID, 0.0, "stop"
         self.in_flight = self.most_in_flight = 0
         self.lock = threading.Lock()
@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with server.lock:
             what = server.script.pop(0) if server.script else "ok"
-            server.asked.append((time.monotonic(), what, self.path, body, self.headers["Authorization"]))
+            server.requests.append((time.monotonic(), what, self.path, body, self.headers["Authorization"]))
             server.in_flight += 1
             server.most_in_flight = max(server.most_in_flight, server.in_flight)
         time.sleep(server.delay_s)
@@ -85,8 +85,8 @@ class Handler(BaseHTTPRequestHandler):
         elif what != "ok":
             self.answer(int(what), {"error": {"message": f"refused {self.headers['Authorization']}"}})
         else:
-            said = {"message": {"role": "assistant", "content": server.say}} if "chat" in self.path else {}
-            choice = {"index": 0, "finish_reason": server.finish, "text": server.say, **said}
+            reply = {"message": {"role": "assistant", "content": server.say}} if "chat" in self.path else {}
+            choice = {"index": 0, "finish_reason": server.finish, "text": server.say, **reply}
             usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
             self.answer(200, {"id": "x", "object": "text_completion", "choices": [choice], "usage": usage})
 
@@ -135,9 +135,9 @@ def test_whole_episodes_are_played(server, play):
     assert server.greetings == 1
 
 
-def test_prompts_go_as_ids_with_the_key_of_the_environment(server, play, tokenizer):
+def test_prompts_sent_as_ids_with_key(server, play, tokenizer):
     play()
-    _, _, path, body, authorization = server.asked[0]
+    _, _, path, body, authorization = server.requests[0]
     assert path == "/v1/completions"
     assert "P 0" in tokenizer.decode(body["prompt"])
     assert authorization == f"Bearer {KEY}"
@@ -145,23 +145,23 @@ def test_prompts_go_as_ids_with_the_key_of_the_environment(server, play, tokeniz
     assert "return_token_ids" not in body
 
 
-def test_the_length_is_bounded_by_the_parameter_that_the_server_wants(server, play):
+def test_length_limit_uses_server_parameter(server, play):
     play(protocol="chat", limit_parameter="max_completion_tokens")
-    body = server.asked[0][3]
+    body = server.requests[0][3]
     assert body["max_completion_tokens"] == 40
     assert "max_tokens" not in body
 
 
-def test_chat_gets_the_messages_of_the_context(server, play):
+def test_chat_gets_context_messages(server, play):
     turns, _ = play(AgentConfig(prompt="state", should_prefill_think=True, should_show_reward=False), protocol="chat")
     assert set(turns["status"].to_pylist()) == {"ok"}  # a tag that the model writes itself is not doubled
-    path, messages = max(((entry[2], entry[3]["messages"]) for entry in server.asked), key=lambda pair: len(pair[1]))
+    path, messages = max(((entry[2], entry[3]["messages"]) for entry in server.requests), key=lambda pair: len(pair[1]))
     assert path == "/v1/chat/completions"
     assert [message["role"] for message in messages] == ["user", "assistant"] * 2 + ["user"]
     assert [message["content"] for message in messages] == ["P 0", SAID, "P 1", SAID, "P 2"]
 
 
-def test_a_tag_that_the_template_opens_is_not_doubled(play):
+def test_template_opened_tag_not_doubled(play):
     template = Path(__file__).parents[1] / "prompting" / "templates" / "opens_thought.jinja"
     agent = AgentConfig(
         prompt="state", should_prefill_think=True, earlier_thoughts="dropped", chat_template=str(template)
@@ -200,7 +200,7 @@ def test_no_more_in_flight_than_allowed(server, play):
         ("odd", r"does not follow OpenAI's protocol"),
     ],
 )
-def test_lasting_failures_are_one_message_without_the_key(server, play, failure, message):
+def test_lasting_failure_message_hides_key(server, play, failure, message):
     server.script = [failure] * 100
     started = time.monotonic()
     with pytest.raises(EngineError, match=message) as caught:
@@ -210,25 +210,25 @@ def test_lasting_failures_are_one_message_without_the_key(server, play, failure,
     assert time.monotonic() - started < 10
 
 
-def test_unknown_model_is_said_at_once_with_near_ones(server, play):
+def test_unknown_model_suggests_near_ones(server, play):
     server.models = ["a-modal", "another"]
     with pytest.raises(EngineError, match=r"has no model 'a-model' \(rollout.openai.model\); it has a-modal"):
         play()
-    assert not server.asked
+    assert not server.requests
 
 
-def test_nobody_there(play):
+def test_missing_server_is_one_error(play):
     with pytest.raises(EngineError, match=r"http://127\.0\.0\.1:9/v1 cannot be reached"):
         play(base_url="http://127.0.0.1:9/v1")
 
 
-def test_server_that_gives_no_token_ids_is_not_vllm(server, play):
+def test_server_without_token_ids_refused(server, play):
     with pytest.raises(EngineError, match="does not follow OpenAI's protocol"):
         play(protocol="vllm")
-    assert server.asked[0][3]["return_token_ids"] is True
+    assert server.requests[0][3]["return_token_ids"] is True
 
 
-def test_settings_name_what_is_missing():
+def test_incomplete_settings_name_the_missing():
     with pytest.raises(ValueError, match=r"engine = 'openai' needs openai\.base_url"):
         RolloutConfig(engine="openai")
     with pytest.raises(ValueError, match="base_url"):
@@ -240,13 +240,13 @@ def test_cannot_be_trained_on():
     from starpo.ragen.config.load import apply_overrides
     from starpo.tasks.rollout import rollout
 
-    asked = {"engine": "openai", "openai.base_url": "http://127.0.0.1:9/v1", "openai.model": "m"}
-    config = apply_overrides(preset("smoke"), {f"rollout.{name}": value for name, value in asked.items()})
+    settings = {"engine": "openai", "openai.base_url": "http://127.0.0.1:9/v1", "openai.model": "m"}
+    config = apply_overrides(preset("smoke"), {f"rollout.{name}": value for name, value in settings.items()})
     with pytest.raises(ConfigError, match=r"cannot be trained on: .* no log-probs"):
         rollout(0, config, "c" * 64)
 
 
-def test_an_answer_that_went_into_hidden_thinking_alone_is_a_malformed_turn(server, play):
+def test_hidden_thinking_answer_is_malformed(server, play):
     server.say, server.finish = "", "length"
     turns, _ = play()
     assert all(turns["response_ids"].to_pylist())
@@ -254,7 +254,7 @@ def test_an_answer_that_went_into_hidden_thinking_alone_is_a_malformed_turn(serv
     assert set(turns["finish_reason"].to_pylist()) == {"length"}
 
 
-def test_a_key_at_the_end_of_what_is_quoted_is_hidden_too(monkeypatch):
+def test_key_at_quote_end_is_hidden(monkeypatch):
     config = OpenAIServer(base_url="http://127.0.0.1:9/v1", model="a-model")
     monkeypatch.setenv(config.key_variable, KEY)
     request = httpx.Request("POST", config.base_url)

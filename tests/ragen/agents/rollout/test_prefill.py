@@ -24,7 +24,7 @@ def counting_engine(policy):
     return engine, engine._decoder
 
 
-def test_a_groups_first_prompt_is_prefilled_once(policy):
+def test_groups_first_prompt_prefilled_once(policy):
     engine, counter = counting_engine(policy)
     requests = [Request(f"s{number}", [30, 31, 32], token_uniforms(number, 0, 9), 0) for number in range(8)]
     responses = engine.session(SAMPLING, STOPS).generate(requests)
@@ -42,7 +42,7 @@ def test_only_new_tokens_are_prefilled(policy):
     assert counter.prefilled[-1] == 3  # does not extend the kept context: the whole prompt
 
 
-def test_nothing_is_kept_where_prompts_begin_anew(policy):
+def test_nothing_kept_if_prompts_restart(policy):
     engine, counter = counting_engine(policy)
     session = engine.session(SAMPLING, STOPS)
     session.generate([Request("s", [30, 31, 32], token_uniforms(0, 0, 9), 0)])
@@ -54,7 +54,7 @@ def test_nothing_is_kept_where_prompts_begin_anew(policy):
     assert third == anew
 
 
-def test_sequences_are_one_row_until_they_part_and_leave_when_they_end(policy):
+def test_sequences_share_row_until_they_part(policy):
     engine, counter = counting_engine(policy)
     requests = [Request(f"s{number}", [30, 31], token_uniforms(number, 0, 60), 0) for number in range(64)]
     responses = engine.session(SamplingConfig(max_response_tokens=60), STOPS).generate(requests)
@@ -65,7 +65,7 @@ def test_sequences_are_one_row_until_they_part_and_leave_when_they_end(policy):
     assert len(counter.stepped) == max(map(len, read))
 
 
-def test_members_that_draw_alike_are_read_once(policy):
+def test_equal_draws_are_read_once(policy):
     engine, counter = counting_engine(policy)
     sampling = SAMPLING.model_copy(update={"temperature": 0.0})
     requests = [Request(f"s{number}", [30, 31], token_uniforms(number, 0, 9), 0) for number in range(16)]
@@ -74,7 +74,7 @@ def test_members_that_draw_alike_are_read_once(policy):
     assert all(response == responses[0] for response in responses)
 
 
-def test_a_closed_session_begins_anew(policy):
+def test_closed_session_restarts(policy):
     engine, counter = counting_engine(policy)
     session = engine.session(SAMPLING, STOPS)
     (first,) = session.generate([Request("s", [30, 31, 32], token_uniforms(0, 0, 9), 0)])

@@ -9,14 +9,14 @@ from starpo.ragen.agents.rollout.torch.prompt_tree import grow_prompt_tree
 PROMPTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=8), min_size=1, max_size=12)
 
 
-def test_rows_that_follow_different_contexts_share_nothing():
+def test_different_contexts_share_nothing():
     tree = grow_prompt_tree([[1, 2], [1, 2], [1, 2]], np.array([5, 0, 7]))
     assert len(tree.tokens) == 6
     assert tree.positions[tree.nodes].tolist() == [[5, 6], [0, 1], [7, 8]]
 
 
 @given(PROMPTS)
-def test_every_row_reads_its_prompt_and_every_beginning_is_one_node(prompts):
+def test_shared_prefix_is_one_node(prompts):
     tree = grow_prompt_tree(prompts, np.zeros(len(prompts), dtype=np.int64))
     for prompt, nodes in zip(prompts, tree.nodes, strict=True):
         assert tree.tokens[nodes[: len(prompt)]].tolist() == prompt

@@ -19,7 +19,7 @@ def node(is_alive=True, **resources):
 
 
 @pytest.mark.parametrize(
-    ("has", "asked", "places"),
+    ("has", "demand", "places"),
     [
         ({"CPU": 2.0}, {"CPU": 0.5}, 4),
         ({"CPU": 2.0}, {"CPU": 0.3}, 6),  # 6.67
@@ -31,23 +31,23 @@ def node(is_alive=True, **resources):
         ({"CPU": 16.0}, {}, float("inf")),
     ],
 )
-def test_places_of_a_node(has, asked, places):
-    assert num_places(has, asked) == places
+def test_places_of_a_node(has, demand, places):
+    assert num_places(has, demand) == places
 
 
 @given(st.lists(st.floats(0.1, 8), min_size=1, max_size=4), st.floats(0.1, 4), st.integers(1, 40))
-def test_room_is_the_sum_over_nodes_of_whole_actors(cpus, asked, count):
+def test_room_sums_whole_actors_per_node(cpus, demand, count):
     """Two nodes together have no room for an actor that fits on neither."""
     nodes = [node(CPU=value) for value in cpus]
-    room = sum(num_places({"CPU": value}, {"CPU": asked}) for value in cpus)
+    room = sum(num_places({"CPU": value}, {"CPU": demand}) for value in cpus)
     if room >= count:
-        check_room(nodes, {"CPU": asked}, count, "actors")
+        check_room(nodes, {"CPU": demand}, count, "actors")
         return
     with pytest.raises(ConfigError, match=f"room for {room:.0f} of {count} actors"):
-        check_room(nodes, {"CPU": asked}, count, "actors")
+        check_room(nodes, {"CPU": demand}, count, "actors")
 
 
-def test_a_message_that_names_all_that_is_needed_to_mend_it():
+def test_message_names_all_missing_resources():
     nodes = [node(CPU=4.0, GPU=1.0), node(CPU=8.0), node(is_alive=False, CPU=64.0, GPU=8.0)]
     with pytest.raises(ConfigError) as caught:
         check_room(nodes, RayRuntime(actor_gpus=2).actor, 2, "rollout actors (STARPO_RAY_ACTORS, ...)")
@@ -59,8 +59,8 @@ def test_a_message_that_names_all_that_is_needed_to_mend_it():
 
 
 def test_settings_come_from_the_environment(monkeypatch):
-    asked = {"ACTORS": "3", "ACTOR_CPUS": "0", "ACTOR_GPUS": "0.25", "ACTOR_RESOURCES": '{"rollout": 1}'}
-    for name, value in asked.items():
+    variables = {"ACTORS": "3", "ACTOR_CPUS": "0", "ACTOR_GPUS": "0.25", "ACTOR_RESOURCES": '{"rollout": 1}'}
+    for name, value in variables.items():
         monkeypatch.setenv(f"STARPO_RAY_{name}", value)
     settings = RayRuntime()
     assert settings.actors == 3
@@ -79,7 +79,7 @@ def test_settings_come_from_the_environment(monkeypatch):
         ('{"memory": 1e9}', "'memory' is Ray's own"),
     ],
 )
-def test_resources_that_are_not_custom_ones_are_refused(monkeypatch, who, resources, reason):
+def test_non_custom_resources_are_refused(monkeypatch, who, resources, reason):
     monkeypatch.setenv(f"STARPO_RAY_{who}_RESOURCES", resources)
     with pytest.raises(ValidationError, match=reason):
         RayRuntime()
@@ -87,7 +87,7 @@ def test_resources_that_are_not_custom_ones_are_refused(monkeypatch, who, resour
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')")
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_a_wrong_address_is_said_at_once(monkeypatch, scheme):
+def test_wrong_address_reported_at_once(monkeypatch, scheme):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"{scheme}127.0.0.1:{probe.getsockname()[1]}"

@@ -87,9 +87,9 @@ def pool_of(num_actors, spec=TORCH, **settings):
 def actors():
     """Processes of live actors; at least one."""
     family = psutil.Process().children(recursive=True)
-    found = [child for child in family if "ShardActor" in _command(child)]
-    assert found
-    return found
+    processes = [child for child in family if "ShardActor" in _command(child)]
+    assert processes
+    return processes
 
 
 def _command(process: psutil.Process) -> str:
@@ -102,7 +102,7 @@ def _command(process: psutil.Process) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("num_actors", [1, 2])
-def test_the_digest_does_not_depend_on_the_number_of_actors(pool, job, reference, num_actors):
+def test_digest_independent_of_actor_count(pool, job, reference, num_actors):
     turns = play_shards(pool if num_actors == 2 else pool_of(num_actors), job, SHARDS)
     assert turns.equals(reference)
     assert content_digest(turns) == content_digest(reference)
@@ -118,7 +118,7 @@ def test_actors_stay(job, pool, reference):
 
 
 @pytest.mark.thorough
-def test_rows_are_read_where_the_actor_wrote_them(job, pool):
+def test_rows_read_where_actor_wrote(job, pool):
     """All buffers are in memory shared with Ray's object store; small tables, up to 100 kB, are passed by value."""
     (episodes,) = make_episodes([(f"g{number}", number) for number in range(60)], group_size=8, shard_groups=60)
     turns = pool.play(job, episodes)
@@ -137,7 +137,7 @@ def test_rows_are_read_where_the_actor_wrote_them(job, pool):
 
 
 @pytest.mark.thorough
-def test_an_idle_actor_that_died_is_replaced(job, pool, reference):
+def test_dead_idle_actor_is_replaced(job, pool, reference):
     play_shards(pool, job, SHARDS)
     victims = actors()
     for victim in victims:
@@ -148,7 +148,7 @@ def test_an_idle_actor_that_died_is_replaced(job, pool, reference):
 
 
 @pytest.mark.thorough
-def test_a_lost_actors_shard_is_played_again(job, pool, reference, caplog):
+def test_lost_actors_shard_is_replayed(job, pool, reference, caplog):
     play_shards(pool, job, SHARDS)
     victims = actors()
     num_lost = pool.num_lost
@@ -162,7 +162,7 @@ def test_a_lost_actors_shard_is_played_again(job, pool, reference, caplog):
 
 
 @pytest.mark.thorough
-def test_a_hung_actor_is_replaced_after_its_deadline(ray, job, reference, tmp_path, monkeypatch, caplog):
+def test_hung_actor_replaced_after_deadline(ray, job, reference, tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(ENGINES, "sleeper", "sleeper_engine:Sleeper")
     (tmp_path / "sleep").touch()
     spec = EngineSpec("sleeper", f'{{"file": "{tmp_path / "sleep"}"}}')
@@ -190,20 +190,20 @@ def test_stop_ends_shards_at_work(job, pool, reference):
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("settings", "found"),
+    ("settings", "message"),
     [
         ({"actor_gpus": 1}, "room for 0 of 2 .*CPU 0.2, GPU 1 on one node.* CPU 2, GPU 0"),
         ({"actor_resources": {"rollout": 1}}, "room for 0 of 2 .*rollout 1 on one node.* CPU 2, rollout 0"),
     ],
 )
-def test_resources_that_the_cluster_does_not_have_are_said_before_anything_waits(ray, settings, found):
+def test_missing_resources_reported_before_waiting(ray, settings, message):
     started = time.monotonic()
-    with pytest.raises(ConfigError, match=found):
+    with pytest.raises(ConfigError, match=message):
         pool_of(2, **settings)
     assert time.monotonic() - started < 5
 
 
-def test_fewer_gpus_than_the_engines_tensors_are_split_over_are_refused():
+def test_too_few_gpus_for_tensor_parallel():
     with pytest.raises(
         ConfigError, match="split over 4 GPUs, and a rollout actor asks for 2: set STARPO_RAY_ACTOR_GPUS=4"
     ):
@@ -211,7 +211,7 @@ def test_fewer_gpus_than_the_engines_tensors_are_split_over_are_refused():
 
 
 @pytest.mark.ci
-def test_an_actor_that_finds_no_room_is_given_up(ray, job):
+def test_actor_without_room_is_given_up(ray, job):
     """The cluster is declared to autoscale but does not grow."""
     waiting = pool_of(1, actor_resources={"rollout": 1}, autoscales=True, start_s=1)
     with pytest.raises(EngineError, match=r"no answer within the 1 s that it had to start"):
@@ -219,7 +219,7 @@ def test_an_actor_that_finds_no_room_is_given_up(ray, job):
 
 
 @pytest.mark.ci
-def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
+def test_other_node_reads_checkpoint_from_store(job, tmp_path):
     """An actor on another node than the caller reads the store; if it cannot, its error says so."""
     from starpo.ragen.agents.rollout.pools.ray_pool import ShardActor
     from starpo.ragen.agents.rollout.pools.worker import FAILURE, ROWS
@@ -233,13 +233,13 @@ def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
     elsewhere = replace(job, folder="/not/on/this/node", checkpoint_key="0" * 32, store_url=store.url)
     assert ShardActor(TORCH, ENGINES["torch"], "another node", Device.here()).load(elsewhere.to_json()) == (ROWS, True)
     alone = replace(elsewhere, store_url=str(tmp_path / "other"))
-    kind, said = ShardActor(TORCH, ENGINES["torch"], "another node", Device.here()).load(alone.to_json())
+    kind, failure = ShardActor(TORCH, ENGINES["torch"], "another node", Device.here()).load(alone.to_json())
     assert kind == FAILURE
-    assert b"need a store that all of them reach" in said
+    assert b"need a store that all of them reach" in failure
 
 
 @pytest.mark.thorough
-def test_nothing_at_work_outlives_the_process_that_asked(job):
+def test_actors_end_with_their_caller(job):
     """Actors and Ray end with it; only Ray's two idle agents take a minute to notice that all others have ended."""
     code = (
         "import sys, os, signal, psutil; from starpo.ragen.agents.rollout.job import RolloutJob; "

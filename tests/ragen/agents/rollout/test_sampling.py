@@ -17,7 +17,7 @@ def draw(logits, uniforms, temperature=1.0, top_p=1.0):
     return tokens.tolist(), logprobs.tolist()
 
 
-def test_top_p_draws_from_the_smallest_sufficient_set_and_renormalises():
+def test_top_p_uses_smallest_set_renormalised():
     # 0.5 alone is less than 0.7, so the quarter with the smaller id is added: {0, 1} with 1/3 and 2/3
     tokens, logprobs = draw(HALF_QUARTERS, [0.0, 0.33, 0.34, 0.999], top_p=0.7)
     assert tokens == [0, 0, 1, 1]
@@ -26,21 +26,21 @@ def test_top_p_draws_from_the_smallest_sufficient_set_and_renormalises():
     assert draw(HALF_QUARTERS, [0.0, 0.999], top_p=0.5) == ([1, 1], pytest.approx([0.0, 0.0], abs=1e-6))
 
 
-def test_temperature_zero_takes_the_first_of_equals_with_the_unscaled_logprob():
+def test_zero_temperature_first_maximum_unscaled_logprob():
     logits = torch.log(torch.tensor([[0.2, 0.4, 0.4]]))
     tokens, logprobs = draw(logits, [0.99], temperature=0.0, top_p=0.1)
     assert tokens == [1]
     assert logprobs == pytest.approx([np.log(0.4)], abs=1e-6)
 
 
-def test_the_largest_uniform_never_draws_an_impossible_token():
+def test_largest_uniform_draws_possible_token():
     logits = torch.tensor([[0.0, 0.0, 0.0, -torch.inf]])
     largest = 1 - 2.0**-53
     assert draw(logits, [largest])[0] == [2]
     assert draw(torch.tensor([[-torch.inf, 0.0]]), [0.0])[0] == [1]
 
 
-def test_logits_that_are_not_finite_show_in_the_logprob():
+def test_infinite_logits_show_in_logprob():
     assert not np.isfinite(draw(torch.tensor([[0.0, torch.nan]]), [0.5])[1][0])
 
 
@@ -60,7 +60,7 @@ def test_equals_numpy_in_double_precision(logits, uniform, temperature):
 
 
 @given(st.integers(1, 6), st.floats(0, 1, exclude_max=True))
-def test_a_row_does_not_notice_the_others(num_others, uniform):
+def test_rows_are_independent(num_others, uniform):
     rows = torch.randn(num_others + 1, 11, generator=torch.Generator().manual_seed(num_others))
     alone = draw_tokens(rows[:1], torch.tensor([uniform], dtype=torch.float64), 1.0, 0.9)
     uniforms = torch.full((num_others + 1,), uniform, dtype=torch.float64)
@@ -70,7 +70,7 @@ def test_a_row_does_not_notice_the_others(num_others, uniform):
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 0.9), (0.0, 1.0)])
-def test_draws_that_share_a_distribution_equal_those_from_copies_of_it(temperature: float, top_p: float) -> None:
+def test_shared_distribution_draws_equal_copies(temperature: float, top_p: float) -> None:
     logits = torch.randn(3, 11, generator=torch.Generator().manual_seed(0))
     rows = torch.tensor([2, 0, 2, 1, 2])
     uniforms = torch.linspace(0, 0.99, len(rows), dtype=torch.float64)
@@ -81,6 +81,6 @@ def test_draws_that_share_a_distribution_equal_those_from_copies_of_it(temperatu
 
 
 @pytest.mark.gpu
-def test_a_gpu_adds_up_a_single_row_in_the_same_order_every_time():
+def test_gpu_single_row_sum_is_deterministic():
     probs_AV = torch.randn(1, 151_936, generator=torch.Generator().manual_seed(0)).softmax(-1).cuda()
     assert len({cumulative(probs_AV).cpu().numpy().tobytes() for _ in range(100)}) == 1

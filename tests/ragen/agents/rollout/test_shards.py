@@ -36,7 +36,7 @@ def run(engine, tokenizer_folder, environment, shards, num_workers=2, on_shard=N
     return play_shards(LocalPlayer(engine, num_workers), job, shards, on_shard)
 
 
-def test_groups_are_dealt_whole_and_in_order():
+def test_groups_assigned_whole_in_order():
     shards = make_episodes(GROUPS, group_size=2, shard_groups=2)
     assert [[(e.group_id, e.member) for e in shard] for shard in shards] == [
         [("g0", 0), ("g0", 1), ("g1", 0), ("g1", 1)],
@@ -46,7 +46,7 @@ def test_groups_are_dealt_whole_and_in_order():
     assert make_episodes([], group_size=2, shard_groups=2) == []
 
 
-def test_members_share_the_initial_state_and_nothing_else():
+def test_members_share_only_initial_state():
     (shard,) = make_episodes(GROUPS[:1], group_size=16, shard_groups=1)
     assert {episode.env_seed for episode in shard} == {1000}
     assert len({episode.dynamics_seed for episode in shard}) == 16
@@ -55,14 +55,14 @@ def test_members_share_the_initial_state_and_nothing_else():
     assert shard[3].sampling_seed == seeding.sampling_seed(1000, 3)
 
 
-def test_seeds_do_not_depend_on_what_was_played_before_or_beside():
+def test_seeds_independent_of_other_play():
     """The reference implementation counted seeds, and restarted the count after a resume."""
     together = {e.trajectory_id: e for shard in make_episodes(GROUPS, 4, 2) for e in shard}
     alone = {e.trajectory_id: e for group in reversed(GROUPS) for shard in make_episodes([group], 4, 1) for e in shard}
     assert together == alone
 
 
-def test_batches_play_the_same_initial_states_with_the_chance_of_further_members():
+def test_batches_share_initial_states_and_chance():
     (large,) = make_episodes(GROUPS[:1], group_size=6, shard_groups=1)
     batches = [make_episodes(GROUPS[:1], group_size=2, shard_groups=1, batch=batch)[0] for batch in range(3)]
     seeds = [(e.env_seed, e.dynamics_seed, e.sampling_seed) for episodes in batches for e in episodes]
@@ -71,7 +71,7 @@ def test_batches_play_the_same_initial_states_with_the_chance_of_further_members
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 8])
-def test_rows_do_not_depend_on_workers_or_on_who_is_first(tokenizer_folder, corridor, scripted_engine, num_workers):
+def test_rows_independent_of_workers_and_order(tokenizer_folder, corridor, scripted_engine, num_workers):
     shards = make_episodes(GROUPS, 2, 1)
     reference = run(scripted_engine(script), tokenizer_folder, corridor(), shards, num_workers=1)
 
@@ -85,7 +85,7 @@ def test_rows_do_not_depend_on_workers_or_on_who_is_first(tokenizer_folder, corr
     assert list(dict.fromkeys(table["group_id"].to_pylist())) == [group_id for group_id, _ in GROUPS]
 
 
-def test_rows_do_not_depend_on_the_size_of_shards(tokenizer_folder, corridor, scripted_engine):
+def test_rows_independent_of_shard_size(tokenizer_folder, corridor, scripted_engine):
     tables = [
         run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 2, shard_groups))
         for shard_groups in (1, 2, 5)
@@ -94,7 +94,7 @@ def test_rows_do_not_depend_on_the_size_of_shards(tokenizer_folder, corridor, sc
     assert tables[0].combine_chunks().equals(tables[2].combine_chunks())
 
 
-def test_progress_counts_shards_in_the_calling_thread(tokenizer_folder, corridor, scripted_engine):
+def test_progress_counted_in_calling_thread(tokenizer_folder, corridor, scripted_engine):
     calls = []
     run(
         scripted_engine(script),
@@ -111,7 +111,7 @@ def test_no_shards_give_no_rows(tokenizer_folder, corridor, scripted_engine):
     assert table.equals(TURNS.schema.empty_table())
 
 
-def test_failing_shard_stops_the_others_and_is_named(tokenizer_folder, corridor, scripted_engine):
+def test_failing_shard_named_and_stops_others(tokenizer_folder, corridor, scripted_engine):
     def failing(name: str, turn: int) -> str:
         if name.startswith("g2"):
             raise MemoryError("no room for the cache")
@@ -151,7 +151,7 @@ class Stopped:
             time.sleep(0.01)
 
 
-def test_no_shard_begins_once_the_others_are_stopped(corridor):
+def test_no_shard_begins_after_stop(corridor):
     job = RolloutJob("nowhere", "some-key", corridor(), AGENT, SAMPLING, 4096)
     player = Stopped()
     with pytest.raises(
@@ -161,16 +161,14 @@ def test_no_shard_begins_once_the_others_are_stopped(corridor):
     assert not {"g3", "g4"} & set(player.begun)
 
 
-def test_context_without_room_for_a_first_response_is_a_setting_to_change(tokenizer_folder, corridor, scripted_engine):
+def test_no_room_for_response_names_setting(tokenizer_folder, corridor, scripted_engine):
     with pytest.raises(
         ConfigError, match=r"70 tokens needed, max_context_tokens = 69; raise rollout.max_context_tokens"
     ):
         run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), max_context_tokens=69)
 
 
-def test_a_group_without_room_for_a_first_response_ends_no_other(
-    tokenizer_folder, corridor, scripted_engine, monkeypatch
-):
+def test_group_without_room_ends_no_other(tokenizer_folder, corridor, scripted_engine, monkeypatch):
     monkeypatch.setattr(Corridor, "render", lambda self: "P " * (100 if self.seed == 1002 else 1))
     tables = [
         run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 2, n), max_context_tokens=130)
@@ -198,8 +196,8 @@ def test_interrupt_stops_all_shards(tokenizer_folder, corridor, scripted_engine)
     engine = scripted_engine(overtaken)
     with pytest.raises(KeyboardInterrupt):
         run(engine, tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), num_workers=2, on_shard=interrupt)
-    asked = [session for session in engine.sessions if session.requests]  # another one may have been about to begin
-    (slow,) = (session for session in asked if session.requests[0].sequence_id.startswith("g1"))
+    begun = [session for session in engine.sessions if session.requests]  # another one may have been about to begin
+    (slow,) = (session for session in begun if session.requests[0].sequence_id.startswith("g1"))
     assert slow.num_calls < 5
     assert all(session.is_closed for session in engine.sessions)
 
@@ -220,7 +218,7 @@ EPISODES = [(f"g{number}", number) for number in range(10)]
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), RuntimeError("no floor")])
-def test_some_failed_episodes_are_told_and_left_out(
+def test_few_failed_episodes_reported_and_excluded(
     scripted_engine, tokenizer_folder, corridor, monkeypatch, caplog, error
 ):
     monkeypatch.setattr(Corridor, "step", failing_step(error, 0.3))
@@ -228,31 +226,29 @@ def test_some_failed_episodes_are_told_and_left_out(
     failed = turns.filter(pc.equal(turns["status"], "env_error"))
     assert failed["group_id"].to_pylist() == ["g0", "g1", "g2"]
     assert rollout_metrics(turns)["rollout/env_error_share"] == 0.3
-    said = "environment 'corridor' failed in 3 of 10 trajectories that acted, most often (3 times) with "
-    assert f"{said}{type(error).__name__}" in caplog.text
+    warning = "environment 'corridor' failed in 3 of 10 trajectories that acted, most often (3 times) with "
+    assert f"{warning}{type(error).__name__}" in caplog.text
 
 
 @pytest.mark.parametrize(("share", "script"), [(0.6, RIGHT), (1.0, RIGHT), (1.0, None)])
-def test_a_rollout_whose_environment_fails_is_refused(
-    scripted_engine, tokenizer_folder, corridor, monkeypatch, share, script
-):
+def test_failing_environment_refuses_rollout(scripted_engine, tokenizer_folder, corridor, monkeypatch, share, script):
     """Also if it fails whenever it is acted in, and most responses are malformed and do not act."""
     monkeypatch.setattr(Corridor, "step", failing_step(RuntimeError("no floor"), share))
-    said = (lambda name, turn: script) if script else (lambda name, turn: RIGHT if name < "g3" else "nonsense")
+    answer = (lambda name, turn: script) if script else (lambda name, turn: RIGHT if name < "g3" else "nonsense")
     num_failed, num_acted = (3, 3) if script is None else (round(10 * share), 10)
     with pytest.raises(
         EnvironmentFault, match=rf"failed in {num_failed} of {num_acted} .* RuntimeError: no floor \(in "
     ):
-        run(scripted_engine(said), tokenizer_folder, corridor(), make_episodes(EPISODES, 1, 4))
+        run(scripted_engine(answer), tokenizer_folder, corridor(), make_episodes(EPISODES, 1, 4))
 
 
-def test_an_observation_that_no_context_could_hold_is_refused(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+def test_oversized_observation_is_refused(scripted_engine, tokenizer_folder, corridor, monkeypatch):
     monkeypatch.setattr(Corridor, "render", lambda self: "x" * 10_000_000)
     with pytest.raises(EnvironmentFault, match="an observation has 10000000 characters, at most 1000000 are accepted"):
         run(scripted_engine(lambda name, turn: RIGHT), tokenizer_folder, corridor(), make_episodes(EPISODES, 1, 4))
 
 
-def test_any_other_exception_of_a_step_names_the_environment(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+def test_step_exception_names_the_environment(scripted_engine, tokenizer_folder, corridor, monkeypatch):
     class Over(BaseException):
         pass
 
@@ -265,7 +261,7 @@ def test_any_other_exception_of_a_step_names_the_environment(scripted_engine, to
 
 
 @pytest.mark.ci
-def test_a_step_that_hangs_in_this_process_ends_the_rollout(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+def test_hanging_step_ends_the_rollout(scripted_engine, tokenizer_folder, corridor, monkeypatch):
     def step(self, action):
         while True:
             time.sleep(0.01)
@@ -282,7 +278,7 @@ def test_a_step_that_hangs_in_this_process_ends_the_rollout(scripted_engine, tok
             assert not thread.is_alive()
 
 
-def test_a_greedy_member_that_never_began_has_its_groups_first_state(job, corridor):
+def test_unstarted_greedy_member_has_group_state(job, corridor):
     lasting = replace(job, environment=corridor(fault="last_reset"))
     (shard,) = make_episodes([("g0", 1)], group_size=2, shard_groups=2, num_greedy=1)
     shard = [replace(episode, dynamics_seed=number) for number, episode in enumerate(shard)]

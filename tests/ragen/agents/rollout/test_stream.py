@@ -89,16 +89,16 @@ def walk(session, contexts, tokenizer, corridor, **kwargs):
     return play(session, contexts, tokenizer, corridor(), AGENT, SAMPLING, 4096, episodes, **kwargs)
 
 
-def test_quick_episodes_do_not_wait_for_slow_ones(contexts, tokenizer, corridor):
+def test_quick_episodes_overtake_slow_ones(contexts, tokenizer, corridor):
     session = Slow(tokenizer, contexts.stop_token_ids[0], uneven)
     walk(session, contexts, tokenizer, corridor)
-    asked = {(name, turn): call for call, name, turn, _ in session.log}
+    calls = {(name, turn): call for call, name, turn, _ in session.log}
     # g0-0 needs 2 calls per turn, g0-1 9: the quick one's third turn starts before the slow one's first has ended.
-    assert asked["g0-0", 2] == 4
-    assert asked["g0-1", 1] == 9
+    assert calls["g0-0", 2] == 4
+    assert calls["g0-1", 1] == 9
 
 
-def test_rows_do_not_depend_on_who_ends_first(contexts, tokenizer, corridor):
+def test_rows_independent_of_ending_order(contexts, tokenizer, corridor):
     sessions = [Slow(tokenizer, contexts.stop_token_ids[0], delay) for delay in (uneven, lambda name, turn: 1)]
     tables = [walk(session, contexts, tokenizer, corridor) for session in sessions]
     validate(tables[0], "turns")
@@ -141,7 +141,7 @@ def test_continuous_workers_share_the_groups(job, tokenizer):
     assert turns["trajectory_id"].to_pylist()[::3] == [e.trajectory_id for shard in SHARDS for e in shard]
 
 
-def test_usage_travels_with_rows_and_comes_off_again():
+def test_usage_travels_with_rows():
     rows = pa.table({"a": [1]})
     assert with_usage(rows, {}) is rows
     bare, usage = take_usage(with_usage(rows, {"tokens": 3}))
@@ -150,7 +150,7 @@ def test_usage_travels_with_rows_and_comes_off_again():
     assert total([{"a": 1.0}, {"a": 2.0, "b": 3.0}]) == {"a": 3.0, "b": 3.0}
 
 
-def test_spec_makes_the_engine_of_the_settings():
+def test_spec_makes_configured_engine():
     spec = EngineSpec.of(RolloutConfig(engine="vllm", max_context_tokens=640, vllm={"max_num_seqs": 7}))
     assert spec.is_continuous
     assert EngineSpec("torch", '{"dtype": "auto"}') == EngineSpec.of(RolloutConfig())
@@ -161,7 +161,7 @@ def test_spec_makes_the_engine_of_the_settings():
         engine.session(SAMPLING, [1])
 
 
-def test_settings_of_other_engines_are_in_no_key():
+def test_other_engines_settings_in_no_key():
     assert not {"vllm", "openai"} & RolloutConfig().model_dump().keys()
     assert RolloutConfig(engine="vllm").model_dump()["vllm"]["max_num_seqs"] == 256
     assert RolloutConfig(vllm={"max_num_seqs": 7}).model_dump()["vllm"]["max_num_seqs"] == 7

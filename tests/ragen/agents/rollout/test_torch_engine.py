@@ -64,15 +64,15 @@ def conversation(context, num_sequences=6, num_turns=4, only=None):
     lengths[0] = lengths[0, 0]
 
     def requests(turn, contexts):
-        asked = []
+        turn_requests = []
         for number in range(num_sequences) if only is None else only:
             if turn > 1 and number % 4 == 3:
                 continue
             starts_anew = context == "window" or (turn == 2 and number == 2)
             prompt = [] if starts_anew else contexts.get(number, [])
             prompt = prompt + texts[turn][number][: lengths[turn, number]]
-            asked.append(Request(f"s{number}", prompt, token_uniforms(number, turn, 9), number))
-        return asked
+            turn_requests.append(Request(f"s{number}", prompt, token_uniforms(number, turn, 9), number))
+        return turn_requests
 
     return requests, num_turns
 
@@ -82,9 +82,9 @@ def play(session, context, **settings):
     requests, num_turns = conversation(context, **settings)
     contexts, pairs = {}, []
     for turn in range(num_turns):
-        asked = requests(turn, contexts)
-        responses = session.generate(asked)
-        for request, response in zip(asked, responses, strict=True):
+        turn_requests = requests(turn, contexts)
+        responses = session.generate(turn_requests)
+        for request, response in zip(turn_requests, responses, strict=True):
             contexts[int(request.sequence_id[1:])] = [*request.prompt_ids, *response.token_ids]
             pairs.append((request, response))
     return pairs
@@ -122,7 +122,7 @@ def test_logprobs_equal_a_full_forward_pass(engines, policies, name, context, sa
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_responses_end_at_the_stop_token_or_at_the_limit(engines, name):
+def test_responses_end_at_stop_or_limit(engines, name):
     for _, response in play(engines[name].session(SAMPLING, STOPS), "window"):
         assert not set(response.token_ids[:-1]) & set(STOPS)
         assert (response.finish_reason == "stop") == (response.token_ids[-1] in STOPS)
@@ -131,7 +131,7 @@ def test_responses_end_at_the_stop_token_or_at_the_limit(engines, name):
 
 
 @pytest.mark.parametrize("context", ["window", "full"])
-def test_another_batch_composition_gives_the_same_tokens(engines, context):
+def test_batch_composition_keeps_tokens(engines, context):
     together = play(engines["qwen2"].session(SAMPLING, STOPS), context)
     for number in range(6):
         alone = play(engines["qwen2"].session(SAMPLING, STOPS), context, only=[number])
@@ -172,19 +172,19 @@ def digest_of_a_shard(folder):
 
 
 @pytest.mark.ci
-def test_the_same_shard_gives_the_same_bytes_in_another_process(policies):
+def test_same_shard_same_bytes_across_processes(policies):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from tests.ragen.agents.rollout import test_torch_engine; "
         "print(test_torch_engine.digest_of_a_shard(sys.argv[2]))"
     )
     folder = policies["qwen2"][0]
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, str(Path(__file__).parents[4]), folder], capture_output=True, text=True, check=True
     )
-    assert found.stdout.strip() == digest_of_a_shard(folder)
+    assert process.stdout.strip() == digest_of_a_shard(folder)
 
 
-def test_sessions_side_by_side_give_what_they_give_alone(engines):
+def test_concurrent_sessions_give_separate_results(engines):
     engine = engines["qwen2"]
     alone = [play(engine.session(SAMPLING, STOPS), context) for context in ("window", "full")]
     together = [None, None]
@@ -202,18 +202,18 @@ def test_sessions_side_by_side_give_what_they_give_alone(engines):
     ]
 
 
-def test_threads_are_set_for_the_call_and_put_back(policies):
+def test_threads_set_and_restored(policies):
     engine = TorchEngine(num_threads=2, device="cpu")
     engine.load(policies["qwen2"][0], "a")
-    before, seen = torch.get_num_threads(), []
+    before, num_threads = torch.get_num_threads(), []
     decoder = engine._decoder
     engine._decoder = CountingDecoder(decoder)
-    engine._decoder.prefill = lambda *args: seen.append(torch.get_num_threads()) or decoder.prefill(*args)
+    engine._decoder.prefill = lambda *args: num_threads.append(torch.get_num_threads()) or decoder.prefill(*args)
     engine.session(SAMPLING, STOPS).generate([Request("s", [30], token_uniforms(0, 0, 9), 0)])
-    assert (seen, torch.get_num_threads()) == ([2], before)
+    assert (num_threads, torch.get_num_threads()) == ([2], before)
 
 
-def test_loading_again_is_a_no_op_and_new_weights_end_the_sessions_of_the_old(policies, tmp_path):
+def test_reload_keeps_sessions_new_weights_end(policies, tmp_path):
     engine = TorchEngine(device="cpu")
     engine.load(policies["qwen2"][0], "first")
     engine.load("/nowhere", "first")
@@ -282,7 +282,7 @@ def gpt_neo(*kinds, window_size):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("window_size", [8, 256])
-def test_a_window_that_counts_places_in_the_cache_is_refused(window_size, dtype):
+def test_cache_position_window_is_refused(window_size, dtype):
     """GPT-Neo masks its windows itself, by the slots of the keys; its variants without a window are correct."""
     model = gpt_neo("global", "local", window_size=window_size)
     with pytest.raises(PolicyError, match=r"'gpt_neo' gives other logits .* use another engine or another model"):
@@ -299,7 +299,7 @@ def test_a_window_that_counts_places_in_the_cache_is_refused(window_size, dtype)
         ("falcon", {"num_hidden_layers": 1, "num_attention_heads": 4, "alibi": True}),
     ],
 )
-def test_architectures_that_the_cache_is_not_for_are_named(name, settings):
+def test_unsupported_cache_architectures_are_named(name, settings):
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, vocab_size=400, hidden_size=32, **settings))
     with pytest.raises(PolicyError, match=f"'{name}' .*use another engine or another model"):
         ModuleDecoder(model, torch.device("cpu"), torch.float32)
@@ -315,10 +315,10 @@ def test_architectures_that_the_cache_is_not_for_are_named(name, settings):
         ([("s", [30] * 250)], "exceed the policy's maximum context, 256"),
     ],
 )
-def test_requests_that_cannot_be_answered_are_named(engines, requests, message):
-    asked = [Request(name, ids, token_uniforms(0, 0, 9), 0) for name, ids in requests]
+def test_unanswerable_requests_are_named(engines, requests, message):
+    given = [Request(name, ids, token_uniforms(0, 0, 9), 0) for name, ids in requests]
     with pytest.raises(EngineError, match=message):
-        engines["qwen2"].session(SAMPLING, STOPS).generate(asked)
+        engines["qwen2"].session(SAMPLING, STOPS).generate(given)
 
 
 def test_too_few_uniforms_are_named(engines):
@@ -349,7 +349,7 @@ def test_bfloat16_follows_float32(policies):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_gpu_gives_the_same_bytes_again(policies, dtype):
+def test_gpu_repeats_same_bytes(policies, dtype):
     played = []
     for _ in range(2):
         engine = TorchEngine(dtype=dtype)

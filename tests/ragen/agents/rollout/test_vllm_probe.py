@@ -54,7 +54,7 @@ def test_one_undefined_logprob_is_enough(place):
         compare(engine, [0.0] * 127, 0.1, "key")
 
 
-def test_rounding_passes_whose_largest_difference_would_not():
+def test_rounding_passes_despite_largest_difference():
     # bfloat16 on an H200: mean .032, 95th percentile .089; others measure .48 at the rarest token
     gaps = [0.02] * 115 + [0.089] * 11 + [0.48]
     assert compare(gaps, [0.0] * 127, 0.08, "key") == pytest.approx((2.3 + 0.979 + 0.48) / 127)
@@ -63,12 +63,12 @@ def test_rounding_passes_whose_largest_difference_would_not():
 @pytest.mark.parametrize(
     "gaps", [[0.09] * 100, [0.25] * 6 + [0.0] * 94], ids=["a mean above its limit", "a tail above three times that"]
 )
-def test_what_is_more_than_rounding_does_not(gaps):
+def test_more_than_rounding_fails(gaps):
     with pytest.raises(EngineError, match=r"at most 0\.08 and 0\.24 are allowed"):
         compare(gaps, [0.0] * 100, 0.08, "key")
 
 
-def test_the_text_is_read_with_the_policys_own_tokens(tmp_path):
+def test_probe_uses_policys_tokens(tmp_path):
     save_policy(tmp_path, "qwen2")
     ids = Probe.of(str(tmp_path), 1000).ids
     assert len(ids) == NUM_PROBE_TOKENS
@@ -76,7 +76,7 @@ def test_the_text_is_read_with_the_policys_own_tokens(tmp_path):
 
 
 @pytest.mark.thorough
-def test_smollm2_in_bfloat16_passes_and_with_two_layers_swapped_fails(smollm2):
+def test_smollm2_passes_swapped_layers_fail(smollm2):
     """Measured: bfloat16 mean .030, 95th percentile .075; layers 27 and 28 swapped, the mildest pair, .313 and .93."""
     model, _ = load_policy(smollm2)
     probe = Probe.of(smollm2, 1000)
@@ -96,7 +96,7 @@ def test_smollm2_in_bfloat16_passes_and_with_two_layers_swapped_fails(smollm2):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_encoder_of_images_is_probed_too(tmp_path, family):
+def test_image_encoder_is_probed(tmp_path, family):
     save_random(family, tmp_path)
     probe = Probe.of(str(tmp_path), 1000)
     (place,) = probe.images

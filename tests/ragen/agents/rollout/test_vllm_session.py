@@ -50,7 +50,7 @@ def begin():
     return sessions
 
 
-def test_an_error_is_raised_by_the_session_that_it_belongs_to(begin):
+def test_error_raised_by_its_session(begin):
     first, second, third = begin(OneStep(-0.5, float("nan"), -0.25), "first", "second", "third")
     assert first.finished() == [("first", Response([7], [-0.5], "stop"))]
     with pytest.raises(EngineError, match="sequence 'second': a log-prob is not finite"):

@@ -44,8 +44,8 @@ def _children_of_other_tests():
 
 def workers():
     """Live worker processes that these tests started."""
-    own = [child for child in psutil.Process().children() if child.pid not in EARLIER]
-    alive = [child for child in own if child.status() != psutil.STATUS_ZOMBIE]
+    children = [child for child in psutil.Process().children() if child.pid not in EARLIER]
+    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
     return [child for child in alive if "starpo.ragen.agents.rollout.pools.worker" in child.cmdline()]
 
 
@@ -72,7 +72,7 @@ def test_workers_stay(job, pool):
 
 
 @pytest.mark.thorough
-def test_worker_that_died_is_replaced_and_nothing_is_lost(job, pool):
+def test_dead_worker_replaced_without_loss(job, pool):
     reference = play_shards(pool, job, SHARDS)
     victim, _ = workers()
     os.kill(victim.pid, signal.SIGKILL)
@@ -81,7 +81,7 @@ def test_worker_that_died_is_replaced_and_nothing_is_lost(job, pool):
 
 
 @pytest.mark.ci
-def test_worker_that_dies_at_work_has_its_shard_played_again(job, pool, caplog):
+def test_dead_workers_shard_is_replayed(job, pool, caplog):
     long = replace(job, sampling=SamplingConfig(max_response_tokens=400))
     reference = play_shards(pool, long, SHARDS)
     victim, _ = workers()
@@ -93,7 +93,7 @@ def test_worker_that_dies_at_work_has_its_shard_played_again(job, pool, caplog):
 
 
 @pytest.mark.thorough
-def test_second_death_over_the_same_shard_is_an_error(job, tmp_path, monkeypatch):
+def test_second_death_of_shard_is_error(job, tmp_path, monkeypatch):
     doomed = tmp_path / "python"
     doomed.write_text("#!/bin/sh\nexit 9\n")
     doomed.chmod(0o755)
@@ -102,7 +102,7 @@ def test_second_death_over_the_same_shard_is_an_error(job, tmp_path, monkeypatch
         play_shards(WorkerPool("torch", 1), job, SHARDS)
 
 
-def test_a_worker_that_hangs_in_its_end_is_lost(job, monkeypatch):
+def test_worker_hanging_at_end_is_lost(job, monkeypatch):
     monkeypatch.setattr(worker_pool, "ENDING_S", 0.2)
     worker = worker_pool._Worker([sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"])
     with pytest.raises(WorkerLostError, match="exit status -9"):
@@ -136,16 +136,16 @@ def test_stop_ends_shards_at_work(job, pool):
 
 @pytest.mark.ci
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
-@pytest.mark.parametrize("asked", [None, pytest.param("glibc.malloc.hugetlb=0", marks=pytest.mark.thorough)])
-def test_workers_keep_freed_memory_unless_the_user_says_otherwise(job, monkeypatch, asked):
-    if asked:
-        monkeypatch.setenv("GLIBC_TUNABLES", asked)
+@pytest.mark.parametrize("tunable", [None, pytest.param("glibc.malloc.hugetlb=0", marks=pytest.mark.thorough)])
+def test_workers_keep_freed_memory_by_default(job, monkeypatch, tunable):
+    if tunable:
+        monkeypatch.setenv("GLIBC_TUNABLES", tunable)
     others = {worker.pid for worker in workers()}
     pool = WorkerPool("torch", 1)
     assert play_shards(pool, job, SHARDS).num_rows
-    (own,) = [worker for worker in workers() if worker.pid not in others]
-    tunables = own.environ()["GLIBC_TUNABLES"]
-    assert tunables == asked if asked else "hugetlb=1" in tunables
+    (worker_process,) = [worker for worker in workers() if worker.pid not in others]
+    tunables = worker_process.environ()["GLIBC_TUNABLES"]
+    assert tunables == tunable if tunable else "hugetlb=1" in tunables
     pool.stop()
 
 
@@ -182,7 +182,7 @@ class Idle:
         self.is_alive = False
 
 
-def test_a_pool_that_is_closed_ends_its_idle_workers_and_can_be_asked_again(job):
+def test_closed_pool_ends_workers_and_restarts(job):
     started = []
 
     def start():
@@ -197,7 +197,7 @@ def test_a_pool_that_is_closed_ends_its_idle_workers_and_can_be_asked_again(job)
     assert [worker.is_alive for worker in started] == [False, False, True, True]
 
 
-def test_a_worker_that_starts_while_the_pool_is_stopped_plays_nothing():
+def test_worker_starting_during_stop_plays_nothing():
     played, is_starting, is_stopped = [], threading.Event(), threading.Event()
 
     class Late(Idle):

@@ -42,9 +42,9 @@ def folder(model, tokenizer, tmp_path_factory):
 def pictures():
     """Images of six lakes of 2 x 2 cells, four tokens each."""
     lake = make(FrozenLakeSettings(size=2))
-    found = []
+    images = []
     for seed in range(100):
         lake.reset(seed=seed)
-        if (image := image_of(lake)) not in found:
-            found.append(image)
-    return found[:6]
+        if (image := image_of(lake)) not in images:
+            images.append(image)
+    return images[:6]

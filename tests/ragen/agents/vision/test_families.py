@@ -59,16 +59,16 @@ def test_engine_learner_and_transformers_agree(folder, shown, num_in_sight):
     table, prompts, responses, expected = ImageTable(), [], [], []
     spoken = {name: [] for name in "abc"}
     for turn in range(3):
-        asked = []
+        requests = []
         for number, (name, responses_before) in enumerate(spoken.items()):
             prompt, places = [], []
-            for seen in range(max(0, turn + 1 - num_in_sight), turn + 1):
-                image = shown[(number // 2 + seen) % 3]
+            for step in range(max(0, turn + 1 - num_in_sight), turn + 1):
+                image = shown[(number // 2 + step) % 3]
                 start = len(prompt) + 1 + len(tokens.before_ids)
                 places.append(PlacedImage(start, tokens.num_tokens(image), image))
-                prompt += [30, *tokens.ids(image), 32 + seen, *(responses_before[seen] if seen < turn else ())]
-            asked.append(Request(name, prompt, token_uniforms(number, turn, 6), number, images=tuple(places)))
-        for request, response in zip(asked, session.generate(asked), strict=True):
+                prompt += [30, *tokens.ids(image), 32 + step, *(responses_before[step] if step < turn else ())]
+            requests.append(Request(name, prompt, token_uniforms(number, turn, 6), number, images=tuple(places)))
+        for request, response in zip(requests, session.generate(requests), strict=True):
             with torch.inference_mode():
                 wanted = forward(reference, request, response)
             np.testing.assert_allclose(response.logprobs, wanted, atol=1e-4)
@@ -91,7 +91,7 @@ def test_engine_learner_and_transformers_agree(folder, shown, num_in_sight):
 
 
 @pytest.mark.ci
-def test_shared_prefixes_and_plain_passes_agree_in_float64(folder, shown, monkeypatch):
+def test_shared_prefixes_equal_plain_passes(folder, shown, monkeypatch):
     """Log-probs, and the gradient of a weighted sum of them, through the encoder of images too."""
 
     def norm(self, hidden):
@@ -123,9 +123,9 @@ def test_shared_prefixes_and_plain_passes_agree_in_float64(folder, shown, monkey
 
     shared = micro_batches(batch, np.arange(4), 10_000, row_tokens=10_000)
     assert sum(one.token_ids_ST.numel() for one in shared) < sum(len(one.token_ids) for one in batch.segments)
-    found, gradients = learned(shared)
+    loss, gradients = learned(shared)
     expected, plain = learned(rectangles(batch, range(4), 2))
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
+    torch.testing.assert_close(loss, expected, atol=1e-10, rtol=1e-9)
     assert gradients.keys() == plain.keys()
     assert any("vis" in name and gradient.abs().max() > 0 for name, gradient in plain.items())
     for name, gradient in plain.items():
@@ -133,7 +133,7 @@ def test_shared_prefixes_and_plain_passes_agree_in_float64(folder, shown, monkey
 
 
 @pytest.mark.ci
-def test_a_tokenizer_without_its_tokens_is_refused(tmp_path):
+def test_tokenizer_without_image_tokens_refused(tmp_path):
     model, processor = smolvlm(make_tokenizer())
     model.base_model.image_processor = processor
     save_policy(model, make_tokenizer(), tmp_path)
@@ -141,7 +141,7 @@ def test_a_tokenizer_without_its_tokens_is_refused(tmp_path):
         load_tokenizer(tmp_path)
 
 
-def test_a_folder_without_its_processor_is_refused(folder, tmp_path):
+def test_folder_without_processor_is_refused(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "policy")
     (tmp_path / "policy" / "preprocessor_config.json").unlink()
     with pytest.raises(PolicyError, match=r"the image processor in .* cannot be loaded"):
@@ -149,7 +149,7 @@ def test_a_folder_without_its_processor_is_refused(folder, tmp_path):
 
 
 @pytest.mark.ci
-def test_a_processor_that_resizes_beyond_the_budget_is_told_with_numbers(tmp_path):
+def test_oversized_processor_refused_with_numbers(tmp_path):
     """The size that Qwen3-VL is shipped with enlarges a small board sixteenfold."""
     tokenizer = make_tokenizer()
     model, _ = qwen3(tokenizer)
@@ -190,7 +190,7 @@ def test_positions_in_two_dimensions():
 
 
 @pytest.mark.ci
-def test_a_sampled_placeholder_is_a_token_like_any_other(folder, shown):
+def test_sampled_placeholder_is_ordinary_token(folder, shown):
     model, tokenizer = load_policy(folder)
     tokens, table = tokenizer.image_tokens, ImageTable()
     prompt = [30, *tokens.ids(shown[0])]
@@ -201,6 +201,6 @@ def test_a_sampled_placeholder_is_a_token_like_any_other(folder, shown):
         # another token whose embedding is the placeholder's, but for rounding
         weight = model.get_input_embeddings().weight
         weight[33] = weight[tokens.image_id] * (1 + 1e-6)
-        twin = ids.masked_fill(ids == tokens.image_id, 33)
-        expected = model.base_model(**model_inputs(model.base_model, twin, table.images)).last_hidden_state[0]
+        replaced = ids.masked_fill(ids == tokens.image_id, 33)
+        expected = model.base_model(**model_inputs(model.base_model, replaced, table.images)).last_hidden_state[0]
     torch.testing.assert_close(read, expected, atol=1e-4, rtol=0)

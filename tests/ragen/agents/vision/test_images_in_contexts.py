@@ -34,11 +34,11 @@ def conversation(session, tokenizer, pictures, num_turns=3):
     start, pad, end = tokenizer.convert_tokens_to_ids(list(IMAGE_TOKENS))
     contexts = {number: ([], ()) for number in range(6)}
     for turn in range(num_turns):
-        asked = []
+        requests = []
         for number, (ids, images) in contexts.items():
             prompt = [*ids, 30 + turn, start, *[pad] * 4, end, 31]
             shown = pictures[(number // 2 + turn) % 3]
-            asked.append(
+            requests.append(
                 Request(
                     f"s{number}",
                     prompt,
@@ -47,7 +47,7 @@ def conversation(session, tokenizer, pictures, num_turns=3):
                     images=(*images, PlacedImage(len(ids) + 2, 4, shown)),
                 )
             )
-        for number, (request, response) in enumerate(zip(asked, session.generate(asked), strict=True)):
+        for number, (request, response) in enumerate(zip(requests, session.generate(requests), strict=True)):
             contexts[number] = [*request.prompt_ids, *response.token_ids], request.images
             yield request, response
 
@@ -65,14 +65,14 @@ def plain_logprobs(model, request, response):
 
 def patches(vision, pixels):
     """Embed the four patches of an image of 64 x 64 pixels."""
-    found = []
+    embeddings = []
     for row in range(2):
         for column in range(2):
             tile = pixels[32 * row : 32 * row + 32, 32 * column : 32 * column + 32].astype(float)
             cells = [tile[y : y + 4, x : x + 4].mean((0, 1)) for y in range(0, 32, 4) for x in range(0, 32, 4)]
             colours = torch.tensor(np.concatenate(cells) / 127.5 - 1).float() / 192**0.5
-            found.append(vision.colours(colours) + vision.rows.weight[row] + vision.columns.weight[column])
-    return torch.stack(found)
+            embeddings.append(vision.colours(colours) + vision.rows.weight[row] + vision.columns.weight[column])
+    return torch.stack(embeddings)
 
 
 @pytest.fixture(params=["fused", "module"])
@@ -87,7 +87,7 @@ def session(request, folder):
 
 
 @pytest.mark.ci
-def test_logprobs_equal_a_forward_pass_with_the_same_pixels(session, tokenizer, model, pictures):
+def test_logprobs_equal_forward_with_pixels(session, tokenizer, model, pictures):
     pairs = list(conversation(session, tokenizer, pictures))
     with torch.inference_mode():
         for request, response in pairs:
@@ -96,7 +96,7 @@ def test_logprobs_equal_a_forward_pass_with_the_same_pixels(session, tokenizer, 
         assert np.abs(plain_logprobs(model, blind, pairs[0][1]) - pairs[0][1].logprobs).max() > 0.01
 
 
-def test_features_are_computed_once_for_each_image(session, tokenizer, pictures):
+def test_features_computed_once_per_image(session, tokenizer, pictures):
     computed = []
     features = session._decoder.image_features
     session._decoder.image_features = lambda images: computed.extend(images) or features(images)
@@ -140,7 +140,7 @@ def test_contexts_place_their_images(tokenizer, pictures, where, form):
             context.respond([pad, 31])  # a sampled placeholder is a token like any other
 
 
-def test_what_cannot_be_seen_is_said(tokenizer, folder, pictures):
+def test_unseeable_images_are_refused(tokenizer, folder, pictures):
     blind = load_tokenizer(folder)
     blind.image_tokens = None
     with pytest.raises(PolicyError, match=r"sees none, .*: set policy\.type"):
@@ -160,15 +160,15 @@ def test_what_cannot_be_seen_is_said(tokenizer, folder, pictures):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("settings", [FrozenLakeSettings(slip=0.0), SokobanSettings()], ids=lambda one: one.type)
-def test_who_sees_pictures_alone_is_told_of_pictures(settings):
+def test_image_only_prompt_mentions_pictures(settings):
     tokenizer = make_tokenizer(patch_size=32)
-    said = {}
+    prompts = {}
     for shown in ("text", "image", "both"):
         contexts = ContextBuilder(tokenizer, AgentConfig(observation=shown), 8)
         environment = make(settings)
         observation, _ = environment.reset(seed=0)
-        told = {"actions_left": 9, "reward": 0.0, "had_invalid_action": False, "image": contexts.look(environment)}
-        said[shown] = tokenizer.decode(contexts.start(environment).observe(observation, **told).prompt_ids)
-    assert "In the picture: " in said["image"]
-    assert "Symbols" not in said["image"]
-    assert all("Symbols" in said[shown] and "In the picture" not in said[shown] for shown in ("text", "both"))
+        facts = {"actions_left": 9, "reward": 0.0, "had_invalid_action": False, "image": contexts.look(environment)}
+        prompts[shown] = tokenizer.decode(contexts.start(environment).observe(observation, **facts).prompt_ids)
+    assert "In the picture: " in prompts["image"]
+    assert "Symbols" not in prompts["image"]
+    assert all("Symbols" in prompts[shown] and "In the picture" not in prompts[shown] for shown in ("text", "both"))

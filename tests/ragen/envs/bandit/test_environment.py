@@ -15,26 +15,26 @@ def start(seed=0, dynamics_seed=0, **settings):
     return environment
 
 
-def test_pairs_are_for_training_or_held_out():
+def test_pairs_for_training_or_held_out():
     assert len(set(NAME_PAIRS["train"])) == 12
     assert len(set(NAME_PAIRS["held_out"])) == 8
     assert not {frozenset(p) for p in NAME_PAIRS["train"]} & {frozenset(p) for p in NAME_PAIRS["held_out"]}
 
 
-def test_no_name_is_safe_in_one_pair_and_risky_in_another():
+def test_names_keep_their_risk_across_pairs():
     pairs = [pair for pairs in NAME_PAIRS.values() for pair in pairs]
     assert not {safe for safe, _ in pairs} & {risky for _, risky in pairs}
 
 
 @pytest.mark.parametrize(("names", "count"), [("train", 24), ("held_out", 16), ("phoenix_dragon", 2)])
-def test_every_pair_is_drawn_in_both_orders(names, count):
+def test_pairs_drawn_in_both_orders(names, count):
     digests = set()
     for seed in range(400):
         digests.add(start(seed, names=names).state_digest())
     assert len(digests) == count <= Bandit.num_initial_states
 
 
-def test_chance_is_each_members_own_with_its_probability():
+def test_members_have_own_chance():
     environment = Bandit(BanditSettings(high_probability=0.25))
     paid = []
     for dynamics_seed in range(4000):
@@ -45,7 +45,7 @@ def test_chance_is_each_members_own_with_its_probability():
     assert np.mean(paid) == pytest.approx(0.25, abs=0.027)
 
 
-def test_risky_pay_is_independent_of_the_state():
+def test_risky_payment_independent_of_state():
     environment = Bandit(BanditSettings())
     pays = set()
     for seed in range(40):
@@ -55,7 +55,7 @@ def test_risky_pay_is_independent_of_the_state():
 
 
 @pytest.mark.parametrize(("is_reversed", "high_risk"), [(False, "Dragon"), (True, "Phoenix")])
-def test_success_is_the_arm_of_high_risk_whether_it_pays_or_not(is_reversed, high_risk):
+def test_success_is_risky_arm_despite_payment(is_reversed, high_risk):
     outcomes = set()
     for dynamics_seed in range(20):
         environment = start(0, dynamics_seed, names="phoenix_dragon", is_reversed=is_reversed)
@@ -65,21 +65,21 @@ def test_success_is_the_arm_of_high_risk_whether_it_pays_or_not(is_reversed, hig
 
 
 @pytest.mark.parametrize("low_reward", [0.15, 0.1])
-def test_low_risk_arm_always_pays_the_constant(low_reward):
+def test_low_risk_arm_pays_constant(low_reward):
     for dynamics_seed in range(20):
         environment = start(0, dynamics_seed, names="phoenix_dragon", low_reward=low_reward)
         assert environment.step("Phoenix")[1:4] == (low_reward, True, False)
         assert not environment.is_success
 
 
-def test_the_observation_names_the_arms_and_then_the_pay():
+def test_observation_names_arms_then_payment():
     environment = start(0, names="phoenix_dragon")
     assert environment.render() in ("Arms: Phoenix Dragon", "Arms: Dragon Phoenix")
     assert environment.render() == f"Arms: {' '.join(environment.actions)}"
     assert environment.step("Phoenix")[0].endswith("\nPhoenix pays 0.15")
 
 
-def test_settings_in_which_risk_does_not_pay_are_refused():
+def test_settings_without_paying_risk_refused():
     with pytest.raises(ValidationError, match=r"pays 0\.25 on average"):
         BanditSettings(low_reward=0.25)
     assert math.isclose(BanditSettings(low_reward=0.249).low_reward, 0.249)

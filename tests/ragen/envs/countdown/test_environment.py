@@ -40,14 +40,14 @@ def puzzle(numbers, target):
         ("-(2 - 3 - 5)", 0.1),
     ],
 )
-def test_what_an_answer_pays(answer, reward):
+def test_rewards_of_answers(answer, reward):
     environment = puzzle((2, 3, 5), 16)
     _, paid, terminated, truncated, info = environment.step(answer)
     assert (paid, terminated, truncated) == (reward, True, False)
     assert environment.is_success == info["is_success"] == (reward == 1.0)
 
 
-def test_it_is_told_and_the_answer_is_shown():
+def test_attempt_is_shown_with_its_value():
     environment = puzzle((2, 3, 5), 16)
     assert environment.render() == "Target: 16, nums: [2, 3, 5]"
     assert environment.step("2 * 5 + 3")[0] == "Target: 16, nums: [2, 3, 5]\n2 * 5 + 3 = 13"
@@ -69,7 +69,7 @@ def test_every_puzzle_has_a_solution(settings):
             assert solve(environment.numbers, environment.target) is not None
 
 
-def test_targets_that_cannot_be_made_are_refused():
+def test_unreachable_targets_are_refused():
     with pytest.raises(ValidationError, match="must not exceed max_target"):
         CountdownSettings(min_target=11, max_target=10)
     with pytest.raises(ValidationError, match="2 numbers up to 9 make no more than 81"):
@@ -78,15 +78,15 @@ def test_targets_that_cannot_be_made_are_refused():
         make(CountdownSettings(num_numbers=2, max_number=9, min_target=79, max_target=79)).reset(seed=0)
 
 
-def test_the_player_answers_its_last_attempt_and_says_the_truth():
+def test_player_gives_true_last_attempt():
     environment = make(SMALL)
     for seed in range(200):
         environment.reset(seed=seed)
         before = environment.state_digest()
         decision = demonstrate(environment, 0.3, random.Random(seed))
         assert environment.state_digest() == before
-        for said in decision.think.replace(" vs ", ", ").split(", "):
-            left, equals, right = said.partition(" = ")
+        for equation in decision.think.replace(" vs ", ", ").split(", "):
+            left, equals, right = equation.partition(" = ")
             assert not equals or evaluate(left) == int(right), decision
         (answer,) = decision.actions
         assert numbers_in(answer) == list(environment.numbers)
@@ -100,7 +100,7 @@ def test_the_player_answers_its_last_attempt_and_says_the_truth():
 
 
 @pytest.mark.parametrize(("skill", "least", "most"), [(0.0, 0.02, 0.3), (1.0, 0.96, 1.0)])
-def test_it_is_as_good_as_its_skill(skill, least, most):
+def test_success_equals_skill(skill, least, most):
     environment, successes = make(SMALL), 0
     for seed in range(300):
         environment.reset(seed=seed)

@@ -25,7 +25,7 @@ def everything(numbers):
 
 
 @given(THREE, st.integers(1, 60))
-def test_three_numbers_as_if_all_were_tried(numbers, target):
+def test_three_numbers_equal_brute_force(numbers, target):
     solution = solve(numbers, target)
     assert (solution is not None) == (target in everything(numbers))
     if solution is not None:

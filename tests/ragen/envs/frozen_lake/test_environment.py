@@ -74,7 +74,7 @@ def test_rewards_and_ends_are_gymnasiums():
     seed=SEEDS, size=st.integers(2, 8), min_distance=st.integers(1, 3), placement=st.sampled_from(["random", "corners"])
 )
 @settings(max_examples=60, deadline=None)
-def test_every_map_has_a_way_to_the_goal(seed, size, min_distance, placement):
+def test_goal_is_always_reachable(seed, size, min_distance, placement):
     min_distance = min(min_distance, 2 * (size - 1))  # no shortest path of a 2 x 2 lake is longer than 2
     lake = draw_map(size, 0.8, placement, min_distance, random.Random(seed))
     assert not {lake.start, lake.goal} & lake.holes
@@ -96,14 +96,14 @@ def test_the_symbols_of_the_grid():
     assert put(lake, 15).render() == "____\n_O_O\n___O\nO__√"
 
 
-def test_the_coordinates_are_zero_based_and_below_the_grid():
+def test_coordinates_zero_based_below_grid():
     lake = lake_of("SF", "HG")
     environment = put(lake, 1)
     environment.settings = FrozenLakeSettings(size=2, observation="coord")
     assert environment.render() == "_P\nOG\nPlayer: (0, 1)\nGoal: (1, 1)\nHoles: (1, 0)"
 
 
-def test_compact_observation_is_a_line_and_a_map():
+def test_compact_observation_is_line_and_map():
     lake = lake_of("SFFF", "FHFH", "FFFH", "HFFG")
     environment = put(lake, 4)
     environment.settings = FrozenLakeSettings(observation="compact")
@@ -118,7 +118,7 @@ def test_equal_observations_are_equal_states(observation, seeds):
     assert (one.render() == other.render()) == (one.state_digest() == other.state_digest())
 
 
-def test_the_rules_speak_of_the_slip_that_is_set():
+def test_rules_state_configured_slip():
     assert "0.33" in start(slip=2 / 3).rules()
     assert "0.80" in start(slip=0.2).rules()
     assert "not slippery" in start(slip=0.0).rules()
@@ -141,7 +141,7 @@ def test_values_by_hand():
 
 @given(seed=SEEDS)
 @settings(max_examples=50, deadline=None)
-def test_without_slip_the_goal_is_certain_at_its_distance(seed):
+def test_goal_certain_at_distance_without_slip(seed):
     lake = start(seed).lake
     distance = lake.distances()[lake.start]
     values = success_probabilities(lake, transition_probabilities(lake, 0.0), 16)[:, lake.start]
@@ -149,7 +149,7 @@ def test_without_slip_the_goal_is_certain_at_its_distance(seed):
 
 
 @pytest.mark.ci
-def test_the_best_player_succeeds_as_often_as_the_bound_says():
+def test_best_player_reaches_success_bound():
     environment = start(11, slip=2 / 3)
     successes = 0
     for member in range(400):
@@ -165,6 +165,6 @@ def test_the_best_player_succeeds_as_often_as_the_bound_says():
     assert successes / 400 == pytest.approx(bound, abs=4 * np.sqrt(bound * (1 - bound) / 400))
 
 
-def test_a_lake_that_cannot_be_is_one_clear_error():
+def test_impossible_lake_is_one_error():
     with pytest.raises(EnvironmentFault, match="at least 5 moves; raise frozen_probability or lower min_distance"):
         draw_map(2, 0.8, "random", 5, random.Random(0))

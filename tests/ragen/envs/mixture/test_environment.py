@@ -30,7 +30,7 @@ WET, ARM = (next(seed for seed in range(99) if MIXTURE.tag_of(seed) == tag) for 
 
 
 @pytest.mark.ci
-def test_it_keeps_the_conventions_in_every_process():
+def test_conventions_hold_in_every_process():
     assert check(MIXTURE) == []
 
 
@@ -42,8 +42,8 @@ def test_parts_that_know_their_action_cost():
     assert check(MixtureSettings(parts=parts), should_start_process=False) == []
 
 
-def test_groups_are_dealt_exactly_where_shares_come_out_even():
-    assert MIXTURE.dealt(8) == ["wet", "arms", "wet", "wet", "wet", "arms", "wet", "wet"]
+def test_groups_match_even_shares_exactly():
+    assert MIXTURE.assign_parts(8) == ["wet", "arms", "wet", "wet", "wet", "arms", "wet", "wet"]
     tenths = weights_of({"a": 0.1, "b": 0.2, "c": 0.7})
     assert Counter(deal(tenths, 10)) == {"a": 1, "b": 2, "c": 7}
     assert Counter(deal(tenths, 1000)) == {"a": 100, "b": 200, "c": 700}
@@ -52,14 +52,14 @@ def test_groups_are_dealt_exactly_where_shares_come_out_even():
 @given(
     st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 9).map(lambda n: n / 4), min_size=1), st.integers(1, 60)
 )
-def test_no_part_is_a_group_ahead_of_its_share(shares, number):
+def test_part_never_leads_by_whole_group(shares, number):
     weights, total = weights_of(shares), sum(shares.values())
     dealt = deal(weights, number)
     assert all(count < shares[tag] / total * number + 1 for tag, count in Counter(dealt).items())
     assert deal(weights, number + 7)[:number] == dealt
 
 
-def test_draws_follow_the_shares_and_not_the_order_of_the_parts():
+def test_draws_follow_shares_not_order():
     other = MixtureSettings(parts=dict(reversed(PARTS.items())))
     assert (other, hash(other)) == (MIXTURE, hash(MIXTURE))
     seeds = [derive_seed("draws", n) for n in range(4000)]
@@ -69,7 +69,7 @@ def test_draws_follow_the_shares_and_not_the_order_of_the_parts():
     assert [draw(weights_of({"a": 1.0, "b": 1.0}), seed) for seed in range(12)] == list("baabbaaaaaba")
 
 
-def test_a_part_plays_as_it_would_by_itself():
+def test_part_plays_as_alone():
     mixture, lake = make(MIXTURE), make(LAKE)
     assert isinstance(mixture, Mixture)
     assert mixture.reset(seed=WET, dynamics_seed=5) == lake.reset(seed=WET, dynamics_seed=5)
@@ -85,16 +85,16 @@ def test_a_part_plays_as_it_would_by_itself():
     assert mixture.is_success
 
 
-def test_a_seed_of_a_part_is_drawn_until_it_is_one_of_it():
+def test_part_seed_redrawn_until_it_fits():
     for tag in MIXTURE.tagged():
         seeds = [fresh_env_seed(MIXTURE, "x", n, excluded=frozenset({"0" * 16}), tag=tag) for n in range(20)]
         assert {MIXTURE.tag_of(seed) for seed in seeds} == {tag}
         assert len(set(seeds)) == 20
 
 
-def test_panel_is_dealt_and_only_many_states_held_out():
+def test_panel_holds_out_only_many_states():
     panel = make_panel(MIXTURE, 40, panel_seed=3)
-    assert [MIXTURE.tag_of(seed) for seed in panel.env_seeds] == MIXTURE.dealt(40)
+    assert [MIXTURE.tag_of(seed) for seed in panel.env_seeds] == MIXTURE.assign_parts(40)
     assert make_panel(MIXTURE, 8, panel_seed=3).env_seeds == panel.env_seeds[:8]
     lakes = {d for s, d in zip(panel.env_seeds, panel.state_digests, strict=True) if MIXTURE.tag_of(s) == "wet"}
     assert panel.excluded_digests == lakes
@@ -114,17 +114,17 @@ def test_panel_is_dealt_and_only_many_states_held_out():
         ({**PARTS, "x": {"share": 1e-5, "environment": LAKE}}, "less than one group in 10000"),
     ],
 )
-def test_parts_that_cannot_be_told_apart_or_played_are_refused(parts, message):
+def test_indistinct_or_unplayable_parts_refused(parts, message):
     with pytest.raises(ValueError, match=message):
         MixtureSettings(parts=parts)
 
 
-def test_the_preset_survives_json_and_a_part_can_be_exchanged():
+def test_preset_survives_json_and_part_swap():
     config = preset("mixture")
     assert config.tags == ("bandit", "frozen_lake", "sokoban")
     assert type(config).model_validate_json(config.model_dump_json()) == config
     changed = apply_overrides(config, {"environment.parts.sokoban.share": 2, "environment.parts.bandit.share": 0.5})
-    assert Counter(changed.environment.dealt(7)) == {"sokoban": 4, "frozen_lake": 2, "bandit": 1}
+    assert Counter(changed.environment.assign_parts(7)) == {"sokoban": 4, "frozen_lake": 2, "bandit": 1}
     other = {"environment.parts.second": {"environment": {"type": "bandit", "names": "held_out"}}}
     assert len(apply_overrides(config, other).tags) == 4
     with pytest.raises(ConfigError, match=r"environment\.parts\.sokoban\.environment\.hight"):
@@ -135,7 +135,7 @@ def test_the_preset_survives_json_and_a_part_can_be_exchanged():
         apply_overrides(config, needy)
 
 
-def test_each_part_is_demonstrated_in_its_share():
+def test_parts_demonstrated_by_share():
     lessons = resolve(Mixture.lessons)(MIXTURE)
     assert Counter(lesson.type for lesson in lessons) == {"frozen_lake": 45, "bandit": 15}
     rare = MixtureSettings(parts={**PARTS, "wet": {"share": 99.0, "environment": LAKE}})

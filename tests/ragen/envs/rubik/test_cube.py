@@ -38,7 +38,7 @@ def order(*actions, solved=lambda cube: cube == MARKED):
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_turn_moves_twelve_stickers_and_has_order_four(action):
+def test_turn_moves_twelve_stickers_order_four(action):
     inverse = action[0] if action.endswith("'") else f"{action}'"
     assert order(action) == 4
     assert after(MARKED, action, inverse) == MARKED
@@ -63,7 +63,7 @@ def test_turns_of_the_source_by_hand():
 
 
 @given(actions=st.lists(st.sampled_from(ACTIONS), max_size=30))
-def test_corners_stay_corners_and_colours_stay_as_many(actions):
+def test_turns_keep_corners_and_colours(actions):
     cube = after(SOLVED, *actions)
     assert sorted(cube) == sorted(SOLVED)
     corners = {frozenset(MARKED[place] for place in corner) for corner in CORNERS}
@@ -78,7 +78,7 @@ def test_24_ways_to_hold_a_cube():
     assert {upright(permuted(SOLVED, rotation)) for rotation in ROTATIONS} == {SOLVED}
 
 
-def test_turn_is_that_of_the_face_behind():
+def test_turn_is_opposite_faces_turn():
     for face, behind in ("UD", "LR", "FB"):
         assert upright(after(SOLVED, face)) == upright(after(SOLVED, behind))
         assert is_solved(after(SOLVED, face, f"{behind}'"))
@@ -94,7 +94,7 @@ def test_counts_of_cubes_at_each_distance():
 
 @given(seed=SEEDS, num_turns=st.integers(1, 5))
 @settings(max_examples=15, deadline=None)
-def test_scrambles_are_solved_in_exactly_so_many_turns(seed, num_turns):
+def test_scrambles_need_exact_turn_count(seed, num_turns):
     cube = scrambled(num_turns, random.Random(seed))
     solution = solve(cube)
     assert len(solution) == num_turns
@@ -103,7 +103,7 @@ def test_scrambles_are_solved_in_exactly_so_many_turns(seed, num_turns):
         assert (distance(turned(cube, action)) == num_turns - 1) == (action in best_actions(cube))
 
 
-def test_too_far_is_not_known():
+def test_distant_cubes_have_no_distance():
     far = after(SOLVED, "R", "U", "F", "R", "U", "F", "R", "U", "F")
     assert distance(far) is None
     assert solve(far) is None

@@ -38,7 +38,7 @@ def success(skill, scramble, num_episodes=200, num_turns=6):
 
 @given(seed=SEEDS, scramble=st.integers(1, 4))
 @settings(max_examples=20, deadline=None)
-def test_the_solution_pays_one_at_its_end_and_nothing_before(seed, scramble):
+def test_solution_pays_one_at_end(seed, scramble):
     environment = start(seed, scramble=scramble)
     steps = [environment.step(action) for action in solve(environment.cube)]
     assert [reward for _, reward, *_ in steps] == [0.0] * (scramble - 1) + [1.0]
@@ -48,7 +48,7 @@ def test_the_solution_pays_one_at_its_end_and_nothing_before(seed, scramble):
         environment.step("U")
 
 
-def test_there_are_as_many_cubes_as_the_setting_says():
+def test_number_of_cubes_as_configured():
     assert len({start(seed, scramble=1).state_digest() for seed in range(2000)}) == 144  # 6 times 24
 
 
@@ -70,7 +70,7 @@ def test_both_observations():
 
 @given(seed=SEEDS, skill=st.floats(0, 1), scramble=st.integers(1, 4))
 @settings(max_examples=40, deadline=None)
-def test_the_thought_counts_the_whole_faces_after_each_turn(seed, skill, scramble):
+def test_thought_counts_whole_faces_per_turn(seed, skill, scramble):
     environment = start(seed, scramble=scramble)
     before = environment.state_digest()
     demonstration = demonstrate(environment, skill, random.Random(seed))
@@ -83,7 +83,7 @@ def test_the_thought_counts_the_whole_faces_after_each_turn(seed, skill, scrambl
         assert "6" in words
 
 
-def test_without_skill_it_is_mediocre_and_with_skill_perfect():
+def test_success_follows_skill():
     assert success(1.0, scramble=2, num_episodes=40) == 1.0
     assert 0.02 < success(0.0, scramble=2) < 0.12
     assert success(0.0, scramble=2) < success(0.0, scramble=1)

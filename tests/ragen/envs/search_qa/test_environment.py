@@ -45,7 +45,7 @@ def test_a_users_files_keep_the_conventions(mine):
     ("answer", "paid"),
     [("the golden gate bridge!", 1.0), ("Golden Gate", 0.8), ("some bridge in a city far away", 0.0)],
 )
-def test_searching_pays_nothing_and_an_answer_its_score(mine, answer, paid):
+def test_only_answers_are_scored(mine, answer, paid):
     environment = SearchQA(mine)
     environment.reset(seed=0)
     assert environment.step("search[bridge]")[1:3] == (0.0, False)
@@ -57,7 +57,7 @@ def test_searching_pays_nothing_and_an_answer_its_score(mine, answer, paid):
         environment.step("search[bridge]")
 
 
-def test_the_rules_state_the_limits_of_the_settings():
+def test_rules_state_settings_limits():
     rules = SearchQA(SearchQASettings(max_steps=7, top_k=3)).rules()
     assert "up to 3 documents" in rules
     assert "after 7 actions" in rules
@@ -80,8 +80,8 @@ def test_results_are_five_documents_cut(mine):
     _, searched, results = observation.split("\n", 2)
     assert searched == "Searched: bridge"
     shown = results.split("\n")
-    assert len(shown) == len(environment.found) == 5
-    for line, document in zip(shown[:-1], environment.found, strict=False):
+    assert len(shown) == len(environment.results) == 5
+    for line, document in zip(shown[:-1], environment.results, strict=False):
         assert line == f"{document.title}: {document.text[:800]}"
     environment = SearchQA(mine.model_copy(update={"max_result_chars": 100, "top_k": 2}))
     environment.reset(seed=0)
@@ -90,26 +90,26 @@ def test_results_are_five_documents_cut(mine):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "action",
     ["search Ada", "search[]", "search[ ]", "look[Ada]", "search[a[b]]", "search[a] finish[b]", f"search[{'x' * 201}]"],
 )
-def test_what_the_grammar_does_not_read_is_refused(said):
+def test_unreadable_action_is_refused(action):
     environment = SearchQA(SearchQASettings())
     environment.reset(seed=0)
-    assert environment.grammar.read(said) is None
+    assert environment.grammar.read(action) is None
     with pytest.raises(EnvironmentFault, match="is not an action"):
-        environment.step(said)
+        environment.step(action)
 
 
 def test_tool_calls_do_the_same():
     texts, calls = SearchQA(SearchQASettings()), SearchQA(SearchQASettings(actions="tools"))
     assert texts.reset(seed=4) == calls.reset(seed=4)
-    for kind, said in (("search", "Ada Ash"), ("finish", "a joiner")):
+    for kind, text in (("search", "Ada Ash"), ("finish", "a joiner")):
         action = calls.grammar.read(
-            json.dumps({"arguments": {{"search": "query", "finish": "answer"}[kind]: said}, "name": kind})
+            json.dumps({"arguments": {{"search": "query", "finish": "answer"}[kind]: text}, "name": kind})
         )
-        assert action == calls.write(kind, said)
-        assert texts.step(f"{kind}[{said}]") == calls.step(action)
+        assert action == calls.write(kind, text)
+        assert texts.step(f"{kind}[{text}]") == calls.step(action)
     assert texts.state_digest() == calls.state_digest()
 
 
@@ -123,7 +123,7 @@ def test_any_text_can_be_searched_for(text, expected):
 
 @pytest.mark.parametrize("actions", ["text", "tools"])
 @pytest.mark.parametrize(("skill", "least", "most"), [(0.0, 0.05, 0.3), (1.0, 1.0, 1.0)])
-def test_player_is_as_good_as_its_skill(actions, skill, least, most):
+def test_success_equals_skill(actions, skill, least, most):
     environment, successes = make(SearchQASettings(actions=actions)), 0
     sentences = {fact.sentence for document in environment.library.documents for fact in read_facts(document.text)}
     for seed in range(200):
@@ -139,7 +139,7 @@ def test_player_is_as_good_as_its_skill(actions, skill, least, most):
 
 
 @pytest.mark.parametrize("skill", [0.0, 1.0])
-def test_a_users_questions_can_be_demonstrated_too(mine, skill):
+def test_users_questions_can_be_demonstrated(mine, skill):
     environment, won = make(mine), 0
     for seed in range(20):
         environment.reset(seed=seed)

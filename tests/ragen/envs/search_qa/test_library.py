@@ -16,7 +16,7 @@ from starpo.ragen.envs.sources import file_digest
 pytest.importorskip("bm25s", reason="bm25s is not installed (pip install 'starpo[webshop]')")
 
 
-def test_better_matches_come_first_and_ties_keep_their_order():
+def test_search_ranks_matches_stably():
     index = Index(["red fox den", "red fox", "blue whale", "red cat", "red red fox"])
     assert index.search("red fox", 10) == [4, 1, 0, 3]  # red twice; both words, shorter text first; one word
     assert index.search("whale", 3) == [2]
@@ -25,7 +25,7 @@ def test_better_matches_come_first_and_ties_keep_their_order():
 
 
 @pytest.mark.parametrize("query", ["", "?", "x", "zebra", "\x00", "日本", "a" * 10_000])
-def test_a_query_without_a_known_word_finds_nothing(query):
+def test_query_without_known_words_finds_nothing(query):
     assert Index(["red fox", "blue whale"]).search(query, 5) == []
 
 
@@ -36,19 +36,19 @@ def test_bm25_is_lucenes():
     assert index._scorer.get_scores(["fox"])[0] == pytest.approx(0.6931 / 1.9, rel=1e-3)
 
 
-def test_without_bm25s_it_is_said_what_to_install(monkeypatch):
+def test_missing_bm25s_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
     with pytest.raises(MissingPackageError, match="pip install"):
         Index(["red fox"])
 
 
-def test_the_world_is_a_function_of_its_seed():
+def test_world_depends_on_seed():
     assert make_world(30, (1, 2), 0) == make_world(30, (1, 2), 0)
     assert make_world(30, (1, 2), 0) != make_world(30, (1, 2), 1)
 
 
 @pytest.mark.parametrize("hops", [(1,), (2,), (1, 2)])
-def test_every_question_is_answered_by_the_documents_on_its_way(hops):
+def test_documents_answer_every_question(hops):
     documents, questions = make_world(40, hops, 5)
     texts = {document.title: document.text for document in documents}
     assert len(texts) == 40 + 24
@@ -56,14 +56,14 @@ def test_every_question_is_answered_by_the_documents_on_its_way(hops):
         assert len(question.way) == len(question.facts) in hops
         assert question.way[0] in question.text
         for title, fact, following in zip(question.way, question.facts, (*question.way[1:], ""), strict=True):
-            (said,) = [found for found in read_facts(texts[title]) if found.sentence == fact]
-            assert said.name == title
-            assert not following or said.value == following
-        assert said.value in question.answers
+            (statement,) = [candidate for candidate in read_facts(texts[title]) if candidate.sentence == fact]
+            assert statement.name == title
+            assert not following or statement.value == following
+        assert statement.value in question.answers
     assert len({question.text for question in questions}) == len(questions)
 
 
-def test_every_document_is_found_by_its_title():
+def test_documents_found_by_title():
     library = made_up(60, (1,), 0)
     for document in library.documents:
         assert library.search(document.title, 1) == [document]

@@ -50,11 +50,11 @@ def test_f1(answer, gold, expected):
         ("nothing", 0.0),
     ],
 )
-def test_what_is_paid(answer, paid):
+def test_score_by_hand(answer, paid):
     assert score(answer, ("Golden Gate Bridge",), 0.3) == pytest.approx(paid)
 
 
-def test_the_best_of_several_right_answers_counts():
+def test_best_right_answer_counts():
     assert exact_match("Bombay", ("Mumbai", "Bombay"))
     assert f1("city of Bombay", ("Mumbai", "Bombay")) == 0.5
     assert score("city of Bombay", ("Mumbai", "Bombay"), 0.3) == 0.5

@@ -62,6 +62,6 @@ def test_text_and_board_are_inverse(seed, vocabulary):
         ("#####\n_PXO#\n#####", "walls all around"),
     ],
 )
-def test_faulty_text_is_refused_with_its_fault(text, message):
+def test_faulty_text_refused_with_fault(text, message):
     with pytest.raises(EnvironmentFault, match=message):
         Board.from_text(text)

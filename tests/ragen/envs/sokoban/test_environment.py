@@ -29,7 +29,7 @@ def test_rewards_off_and_between_targets():
     assert environment.step("Right")[1] == pytest.approx(-1.1)  # -0.1 - 1
 
 
-def test_all_boxes_on_targets_earn_ten_and_end_the_episode():
+def test_all_boxes_on_targets_end_episode():
     environment = playing(Board.from_text("######\n#_PXO#\n######"))
     observation, reward, terminated, truncated, info = environment.step("Right")
     assert reward == pytest.approx(10.9)  # -0.1 + 1 + 10
@@ -40,14 +40,14 @@ def test_all_boxes_on_targets_earn_ten_and_end_the_episode():
         environment.step("Left")
 
 
-def test_one_box_of_two_on_its_target_is_no_success():
+def test_one_of_two_boxes_no_success():
     environment = playing(TWO_BOXES)
     assert environment.step("Right")[2] is False
     assert not environment.is_success
     assert environment.step("Right")[2] is True
 
 
-def test_info_tells_walks_pushes_and_losses_apart():
+def test_info_distinguishes_walks_pushes_losses():
     environment = playing(Board.from_text("######\n#__O_#\n#PX__#\n#____#\n######"))
     blocked = environment.step("Left")[4]
     assert blocked == {"effective": False, "moved_box": False, "num_boxes_on_target": 0, "has_lost_box": False}
@@ -57,7 +57,7 @@ def test_info_tells_walks_pushes_and_losses_apart():
     assert lost == {"effective": True, "moved_box": True, "num_boxes_on_target": 0, "has_lost_box": True}
 
 
-def test_digest_names_the_state_and_nothing_else():
+def test_digest_names_state_only():
     environment = playing(TWO_BOXES)
     start = environment.state_digest()
     assert len(start) == 16
@@ -76,7 +76,7 @@ def test_grid_in_both_vocabularies():
     assert playing(board, vocabulary="new").render() == "WWWWWWW\nW@.BG.W\nW.C.B.W\nWWWWWWW"
 
 
-def test_coordinates_are_zero_based_rows_and_columns():
+def test_coordinates_zero_based_row_column():
     assert playing(TWO_BOXES, observation="coord").render() == (
         "########\n#PX_O__#\n#___√__#\n########\nPlayer: (1, 1)\nBoxes: (1, 2) (2, 4)\nTargets: (1, 4) (2, 4)"
     )
@@ -93,7 +93,7 @@ def test_compact_observation_has_pairs_and_walls():
 
 @pytest.mark.parametrize("vocabulary", sorted(VOCABULARIES))
 @pytest.mark.parametrize("observation", ["grid", "coord"])
-def test_rules_explain_every_symbol_of_the_present_vocabulary(vocabulary, observation):
+def test_rules_explain_vocabulary_symbols(vocabulary, observation):
     rules = Sokoban(SokobanSettings(vocabulary=vocabulary, observation=observation)).rules()
     for name, symbol in VOCABULARIES[vocabulary]._asdict().items():
         assert f"{symbol} = {name.replace('_', ' ')}" in rules
@@ -123,12 +123,12 @@ def test_observations_tell_different_states_apart(observation, vocabulary):
         ({"vocabulary": "emoji"}, "'default' or 'new'"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_with_advice(settings, message):
+def test_impossible_settings_refused_with_advice(settings, message):
     with pytest.raises(ValidationError, match=message):
         SokobanSettings(**settings)
 
 
-def test_picture_shows_every_kind_of_cell_differently():
+def test_picture_distinguishes_cell_kinds():
     picture = playing(Board.from_text("#######\n#S_XO_#\n#_√_X_#\n#######")).render_rgb()
     assert picture.dtype == np.uint8
     assert picture.shape == (4 * TILE_SIZE, 7 * TILE_SIZE, 3)

@@ -29,7 +29,7 @@ def test_reverse_play_makes_solvable_rooms(seed, num_boxes):
 
 
 @given(seed=st.integers(0, 10_000), bounds=st.tuples(st.integers(1, 12), st.integers(0, 3)))
-def test_shortest_solution_lies_within_the_asked_range(seed, bounds):
+def test_shortest_solution_within_requested_range(seed, bounds):
     low, high = bounds[0], bounds[0] + bounds[1]
     board = at_distance(python_random(seed), 6, 6, low, high)
     assert low <= len(solve(board)) <= high

@@ -17,24 +17,24 @@ def played(board, actions):
 
 def shortest_by_brute_force(board):
     """Return the length of the shortest solution by breadth-first search over boards; None if there is none."""
-    seen, queue = {board}, deque([(board, 0)])
+    visited, queue = {board}, deque([(board, 0)])
     while queue:
         here, length = queue.popleft()
         if here.is_solved:
             return length
         for following in map(here.after, ACTIONS):
-            if following not in seen:
-                seen.add(following)
+            if following not in visited:
+                visited.add(following)
                 queue.append((following, length + 1))
     return None
 
 
-def test_no_solution_is_none_and_solved_is_empty():
+def test_unsolvable_is_none_solved_is_empty():
     assert solve(Board.from_text("######\n#X__O#\n#__P_#\n######")) is None
     assert solve(Board.from_text("######\n#√__P#\n######")) == []
 
 
-def test_gives_up_at_its_limit_of_states():
+def test_solver_stops_at_state_limit():
     board = Board.from_text("#######\n#P____#\n#__X__#\n#____O#\n#######")
     assert len(solve(board)) == shortest_by_brute_force(board)
     assert solve(board, max_states=5) is None
@@ -62,7 +62,7 @@ def test_distance_table_equals_solver_everywhere(seed):
 
 
 @given(seed=st.integers(0, 10_000), limit=st.integers(0, 8))
-def test_bounded_distance_table_is_the_near_part_of_the_whole(seed, limit):
+def test_bounded_distances_equal_full_table(seed, limit):
     rng = python_random(seed)
     cells = topology(rng, 6, 6)
     whole = distance_table(6, frozenset(cells), cells[0])
@@ -102,7 +102,7 @@ def test_live_cells_by_hand():
 
 
 @given(seed=st.integers(0, 10_000))
-def test_box_on_a_dead_cell_is_unsolvable(seed):
+def test_box_on_dead_cell_unsolvable(seed):
     rng = python_random(seed)
     cells = topology(rng, 5, 5)
     target = rng.choice(cells)

@@ -35,7 +35,7 @@ def rewarded(turns: pa.Table) -> pa.Table:
     return compute_rewards(turns, RewardConfig())
 
 
-def found(name: str, database: Any) -> Finding:
+def audited(name: str, database: Any) -> Finding:
     ((_, finding),) = run_audits(database, [name])
     return finding
 
@@ -54,18 +54,18 @@ def test_a_sound_run_has_no_fault(filled: Store) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", list(AUDITS))
-def test_a_run_without_any_rows_has_no_fault(tables: Ask, name: str) -> None:
-    assert found(name, tables()).severity == "note"
+def test_run_without_rows_has_no_fault(tables: Ask, name: str) -> None:
+    assert audited(name, tables()).severity == "note"
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", [name for name in AUDITS if name not in ("groups", "staleness")])  # those count uses
-def test_what_is_reused_is_counted_once(tables: Ask, name: str) -> None:
+def test_reused_data_counted_once(tables: Ask, name: str) -> None:
     turns, episodes = changed(played_turns(), only(0, **TestErrors.ERROR)), example("episodes")
     rewards = rewarded(turns)
-    once = found(name, tables(turns=turns, rewards=rewards, episodes=episodes))
+    once = audited(name, tables(turns=turns, rewards=rewards, episodes=episodes))
     assert once.table.num_rows
-    assert found(name, tables(turns=[turns] * 2, rewards=[rewards] * 2, episodes=[episodes] * 2)) == once
+    assert audited(name, tables(turns=[turns] * 2, rewards=[rewards] * 2, episodes=[episodes] * 2)) == once
 
 
 def test_names_are_checked() -> None:
@@ -82,19 +82,19 @@ class TestDuplicates:
         turns = played_turns(num_groups=1)
         texts = ["a", "a", "a", "b", "c"]
         turns = changed(turns.slice(0, 5), lambda n, _: {"response": texts[n], "think": texts[n]})
-        (row,) = found("duplicates", tables(turns=turns)).table.to_pylist()
+        (row,) = audited("duplicates", tables(turns=turns)).table.to_pylist()
         assert (row["responses"], row["distinct_responses"], row["top_response_share"]) == (5, 0.6, 0.6)
         assert (row["top_response"], row["top_reasoning"], row["distinct_reasoning"]) == ("a", "a", 0.6)
 
-    def test_one_reasoning_for_everything_is_a_warning(self, tables: Ask) -> None:
+    def test_single_reasoning_for_all_warns(self, tables: Ask) -> None:
         turns = changed(played_turns(num_groups=12), lambda *_: {"think": "I must win"})
-        finding = found("duplicates", tables(turns=turns))
+        finding = audited("duplicates", tables(turns=turns))
         assert finding.severity == "warning"
         assert "in 1 iteration one reasoning makes up half or more" in finding.summary
 
-    def test_one_reasoning_for_one_board_is_none(self, tables: Ask) -> None:
+    def test_single_reasoning_for_one_board_passes(self, tables: Ask) -> None:
         turns = changed(played_turns(num_groups=12), lambda *_: {"think": "same", "observation": "same"})
-        assert found("duplicates", tables(turns=turns)).severity == "note"
+        assert audited("duplicates", tables(turns=turns)).severity == "note"
 
 
 class TestFormats:
@@ -108,7 +108,7 @@ class TestFormats:
             {**bad, "finish_reason": "none"},
         ]
         turns = changed(played_turns().slice(0, 5), lambda n, _: kinds[n])
-        finding = found("formats", tables(turns=turns))
+        finding = audited("formats", tables(turns=turns))
         (row,) = finding.table.to_pylist()
         assert (row["responses"], row["invalid"]) == (4, 0.75)
         assert (row["cut_off"], row["bad_tags"], row["bad_actions"]) == (0.25, 0.25, 0.25)
@@ -116,7 +116,7 @@ class TestFormats:
 
     def test_over_time(self, tables: Ask) -> None:
         good, bad = played_turns(), changed(played_turns(), lambda *_: {"format_ok": False})
-        finding = found("formats", tables(turns=[bad, good]))
+        finding = audited("formats", tables(turns=[bad, good]))
         assert finding.severity == "note"
         assert "1 -> 0" in finding.summary
 
@@ -130,29 +130,29 @@ class TestActions:
                           "trajectory_id": str(n), "state_digest": f"{n:016x}",
                           "initial_state_digest": f"{n:016x}" if n == 1 else "f" * 16},
         )  # fmt: skip
-        finding = found("actions", tables(turns=turns))
+        finding = audited("actions", tables(turns=turns))
         assert finding.severity == "note"
         (row,) = finding.table.to_pylist()
         assert (row["actions"], row["without_effect"], row["idle_turns"]) == (4, 0.5, pytest.approx(1 / 3, abs=1e-4))
 
     @pytest.mark.parametrize("turn", [0, 1])
-    def test_another_state_without_an_effect_is_a_fault(self, tables: Ask, turn: int) -> None:
+    def test_changed_state_without_effect_is_fault(self, tables: Ask, turn: int) -> None:
         turns = changed(played_turns(), only(turn, action_effective=[False], executed_actions=["Up"]))
         turns = changed(turns, only(turn, state_digest="f" * 16))
-        finding = found("actions", tables(turns=turns))
+        finding = audited("actions", tables(turns=turns))
         assert finding.severity == "fault"
         assert {"trajectory_id": "g0000-0", "turn": turn}.items() <= finding.table.to_pylist()[0].items()
 
-    def test_the_same_state_after_an_effect_is_a_fault(self, tables: Ask) -> None:
+    def test_unchanged_state_after_effect_is_fault(self, tables: Ask) -> None:
         turns = played_turns()
         first = turns.to_pylist()[0]["initial_state_digest"]
         change = only(0, action_effective=[True], executed_actions=["Up"], state_digest=first)
-        assert found("actions", tables(turns=changed(turns, change))).severity == "fault"
+        assert audited("actions", tables(turns=changed(turns, change))).severity == "fault"
 
     def test_a_failed_environment_is_not_judged(self, tables: Ask) -> None:
         change = only(0, action_effective=[], executed_actions=[], state_digest="f" * 16, status="env_error")
         assert (
-            found("actions", tables(turns=changed(played_turns(num_groups=1).slice(0, 1), change))).severity == "note"
+            audited("actions", tables(turns=changed(played_turns(num_groups=1).slice(0, 1), change))).severity == "note"
         )
 
 
@@ -170,34 +170,34 @@ class TestRewards:
     )
     def test_each_sum_is_made_again(self, tables: Ask, change: dict[str, Any], fault: str) -> None:
         turns = played_turns()
-        finding = found("rewards", tables(turns=turns, rewards=changed(rewarded(turns), only(0, **change))))
+        finding = audited("rewards", tables(turns=turns, rewards=changed(rewarded(turns), only(0, **change))))
         assert finding.severity == "fault"
         rows = [row for row in finding.table.to_pylist() if row["fault"].startswith(fault)]
         assert rows
         assert (rows[0]["trajectory_id"], rows[0]["turn"]) == ("g0000-0", 0)
 
-    def test_a_greedy_trajectory_must_be_in_no_statistic(self, tables: Ask) -> None:
+    def test_greedy_trajectory_in_statistics_is_fault(self, tables: Ask) -> None:
         turns = played_turns()
         greedy = changed(turns, lambda _, row: {"origin": "greedy"} if row["trajectory_id"] == "g0000-0" else {})
-        assert found("rewards", tables(turns=greedy, rewards=rewarded(greedy))).severity == "note"
-        assert found("rewards", tables(turns=greedy, rewards=rewarded(turns))).severity == "fault"
+        assert audited("rewards", tables(turns=greedy, rewards=rewarded(greedy))).severity == "note"
+        assert audited("rewards", tables(turns=greedy, rewards=rewarded(turns))).severity == "fault"
 
     def test_rows_without_partners_are_faults(self, tables: Ask) -> None:
         turns = played_turns()
-        missing = found("rewards", tables(turns=turns, rewards=rewarded(turns).slice(1)))
-        surplus = found("rewards", tables(turns=turns.slice(1), rewards=rewarded(turns)))
+        missing = audited("rewards", tables(turns=turns, rewards=rewarded(turns).slice(1)))
+        surplus = audited("rewards", tables(turns=turns.slice(1), rewards=rewarded(turns)))
         assert "the turn has no reward" in missing.table["fault"].to_pylist()
         assert "the reward has no turn" in surplus.table["fault"].to_pylist()
 
-    def test_a_rollout_that_is_not_paid_yet_is_none(self, tables: Ask) -> None:
+    def test_unpaid_rollout_is_a_note(self, tables: Ask) -> None:
         turns = played_turns()
-        assert found("rewards", tables(turns=[turns, turns], rewards=[rewarded(turns)])).severity == "note"
+        assert audited("rewards", tables(turns=[turns, turns], rewards=[rewarded(turns)])).severity == "note"
 
-    def test_turns_that_are_used_again_may_be_paid_anew(self, tables: Ask) -> None:
+    def test_reused_turns_may_be_repaid(self, tables: Ask) -> None:
         turns = played_turns()
         paid, anew = rewarded(turns), compute_rewards(turns, RewardConfig(format_penalty=-0.5))
-        assert found("rewards", tables(turns=[turns, turns], rewards=[paid, anew])).severity == "note"
-        finding = found("rewards", tables(turns=[turns, turns], rewards=[paid, anew.slice(1)]))
+        assert audited("rewards", tables(turns=[turns, turns], rewards=[paid, anew])).severity == "note"
+        finding = audited("rewards", tables(turns=[turns, turns], rewards=[paid, anew.slice(1)]))
         assert "the turn has no reward" in finding.table["fault"].to_pylist()
         assert finding.table["iteration"].unique().to_pylist() == [1]
 
@@ -209,31 +209,31 @@ class TestGroups:
         selection = select_groups(turns, rewards, FilterConfig(keep=0.5))
         return {"selection": selection, "samples": samples_of(selection, rewards)}
 
-    def test_training_on_a_dropped_group_is_a_fault(self, tables: Ask) -> None:
+    def test_training_on_dropped_group_is_fault(self, tables: Ask) -> None:
         stages = self.stages()
         kept = [row["group_id"] for row in stages["selection"].to_pylist() if row["kept"]]
         stages["selection"] = changed(
             stages["selection"],
             lambda _, row: {"kept": False, "reason": "dropped: a test"} if row["group_id"] == kept[0] else {},
         )
-        finding = found("groups", tables(**stages))
+        finding = audited("groups", tables(**stages))
         assert finding.severity == "fault"
         assert [row["group_id"] for row in finding.table.to_pylist()] == [kept[0]]
 
-    def test_a_reason_that_says_otherwise_is_a_fault(self, tables: Ask) -> None:
+    def test_contradicting_reason_is_a_fault(self, tables: Ask) -> None:
         stages = self.stages()
         stages["selection"] = changed(stages["selection"], lambda *_: {"reason": "dropped: a test"})
-        assert found("groups", tables(**stages)).severity == "fault"
+        assert audited("groups", tables(**stages)).severity == "fault"
 
-    def test_groups_beyond_the_number_wanted_are_not_outscored(self, tables: Ask) -> None:
+    def test_surplus_groups_are_not_outscored(self, tables: Ask) -> None:
         turns = played_turns(num_groups=4)
         config = FilterConfig(strategy="none", num_wanted=1, should_drop_zero_variance=False)
-        (fates,) = found("groups", tables(selection=select_groups(turns, rewarded(turns), config))).table.to_pylist()
+        (fates,) = audited("groups", tables(selection=select_groups(turns, rewarded(turns), config))).table.to_pylist()
         assert (fates["kept"], fates["surplus"], fates["ranked_too_low"]) == (1, 3, 0)
 
     def test_an_empty_iteration_is_a_warning(self, tables: Ask) -> None:
         selection = changed(self.stages()["selection"], lambda *_: {"kept": False, "reason": "dropped: a test"})
-        finding = found("groups", tables(selection=selection))
+        finding = audited("groups", tables(selection=selection))
         assert finding.severity == "warning"
         assert "nothing was kept in 1 iteration" in finding.summary
 
@@ -241,9 +241,9 @@ class TestGroups:
 class TestErrors:
     ERROR: ClassVar = {"status": "env_error", "info": '{"error": "KeyError", "message": "\'x\'", "where": "step:12"}'}
 
-    def test_errors_are_counted_by_what_they_say(self, tables: Ask) -> None:
+    def test_errors_counted_by_message(self, tables: Ask) -> None:
         turns = changed(played_turns(), lambda n, _: self.ERROR if n in (2, 5) else {})
-        finding = found("errors", tables(turns=turns))
+        finding = audited("errors", tables(turns=turns))
         assert finding.severity == "warning"
         (row,) = finding.table.to_pylist()
         assert (row["turns"], row["error"], row["message"], row["place"]) == (2, "KeyError", "'x'", "step:12")
@@ -254,6 +254,6 @@ class TestErrors:
         samples = samples_of(select_groups(turns, rewards, FilterConfig(keep=1.0)), rewards)
         trained = samples["trajectory_id"][0].as_py()
         turns = changed(turns, lambda _, row: self.ERROR if row["trajectory_id"] == trained else {})
-        finding = found("errors", tables(turns=turns, samples=samples))
+        finding = audited("errors", tables(turns=turns, samples=samples))
         assert finding.severity == "fault"
         assert [row["trajectory_id"] for row in finding.table.to_pylist()] == [trained]

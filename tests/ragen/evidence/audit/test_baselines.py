@@ -41,7 +41,7 @@ def test_whole_trajectories_alone_are_sound(tables: Ask) -> None:
     assert (row["groups"], row["trajectories"], row["counted"]) == (1, 4, 0)
 
 
-def test_an_error_that_is_left_out_is_sound(tables: Ask) -> None:
+def test_excluded_error_is_sound(tables: Ask) -> None:
     turns = last_turn_of(one_group(), "g0000-3", status="env_error")
     rewards = paid(turns)
     selection = select_groups(turns, rewards, FilterConfig(keep=1.0))
@@ -49,7 +49,7 @@ def test_an_error_that_is_left_out_is_sound(tables: Ask) -> None:
     assert (finding.severity, finding.summary[-35:]) == ("note", "trajectories; 1 incomplete ones are left out."[-35:])
 
 
-def test_full_context_that_counts_is_a_warning(tables: Ask) -> None:
+def test_counted_full_context_is_a_warning(tables: Ask) -> None:
     turns = last_turn_of(one_group(), "g0000-3", **NO_RESPONSE, status="truncated", truncated=True)
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns)))
     assert finding.severity == "warning"
@@ -65,7 +65,7 @@ def test_full_context_that_counts_is_a_warning(tables: Ask) -> None:
 
 
 @pytest.mark.parametrize("status", ["env_error", "timeout"])
-def test_an_error_that_counts_is_a_fault(tables: Ask, status: str) -> None:
+def test_counted_error_is_a_fault(tables: Ask, status: str) -> None:
     sound = one_group()
     turns = last_turn_of(sound, "g0000-0", status=status)  # after its reward was computed
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(sound)))
@@ -75,7 +75,7 @@ def test_an_error_that_counts_is_a_fault(tables: Ask, status: str) -> None:
     assert "of 1 against the rule" in finding.summary
 
 
-def test_a_filter_that_counts_more_than_the_rewards_is_a_fault(tables: Ask) -> None:
+def test_filter_counting_more_than_rewards_faults(tables: Ask) -> None:
     sound = one_group()
     turns = last_turn_of(sound, "g0000-0", status="timeout")
     selection = select_groups(sound, paid(sound), FilterConfig(keep=1.0))
@@ -84,7 +84,7 @@ def test_a_filter_that_counts_more_than_the_rewards_is_a_fault(tables: Ask) -> N
     assert finding.table["fault"].to_pylist() == ["the filter counted 4 trajectories, the rewards 3"]
 
 
-def test_an_import_says_what_its_source_does_not_tell(tables: Ask) -> None:
+def test_import_states_what_source_lacks(tables: Ask) -> None:
     turns = changed(one_group(), lambda *_: {"finish_reason": UNKNOWN_FINISH})
     assert incomplete_in_baselines(tables(turns=turns)).summary.startswith("No rewards are stored")
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns)))

@@ -118,7 +118,7 @@ def test_seen_states_apart_are_a_warning(tmp_path: Path) -> None:
     assert "up to 2 of 5 states (40%; sokoban, iteration 1: success 1 on them, 0.3333 on the others)" in finding.summary
 
 
-def test_seen_states_that_success_counts_are_a_fault(tmp_path: Path) -> None:
+def test_counted_seen_states_are_a_fault(tmp_path: Path) -> None:
     run = Evaluated(tmp_path)
     run.evaluate(1, {"d": True, "e": False})
     finding = run.finding()
@@ -127,7 +127,7 @@ def test_seen_states_that_success_counts_are_a_fault(tmp_path: Path) -> None:
     assert finding.summary.endswith("; success of 1 counts them.")
 
 
-def test_training_counts_up_to_the_evaluated_policy(tmp_path: Path) -> None:
+def test_training_counted_up_to_policy(tmp_path: Path) -> None:
     """The first checkpoint was shown a and b, but not yet trained on c."""
     run = Evaluated(tmp_path)
     run.evaluate(0, {"a": True, "c": True}, apart="a", checkpoint=0)
@@ -145,7 +145,7 @@ def test_panel_with_few_states_covers_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_part", [False, True])
-def test_task_with_few_states_is_not_contaminated(tmp_path: Path, is_part: bool) -> None:
+def test_few_state_task_is_uncontaminated(tmp_path: Path, is_part: bool) -> None:
     """The map of FrozenLake-v1 is always the same; that depends on the settings, not on the suite."""
     pytest.importorskip("gymnasium", reason="pip install 'starpo[gymnasium]'")
     run, lake = Evaluated(tmp_path), VARIANTS["GymFrozenLake"].settings.model_dump(mode="json")
@@ -166,7 +166,7 @@ def test_seen_states_of_an_unknown_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("states", ["cde", "edc"])
-def test_parts_of_a_mixture_are_judged_by_themselves(tmp_path: Path, states: str) -> None:
+def test_mixture_parts_judged_separately(tmp_path: Path, states: str) -> None:
     """All bandits start alike, so c must occur in training; a room need not, so counting d is a fault."""
     run, tags = Evaluated(tmp_path), {"c": "arms", "d": "rooms", "e": "rooms"}
     run.evaluate(1, dict.fromkeys(states, True), apart="d", env="mixture", tags=tags, environment=MIXTURE)
@@ -180,7 +180,7 @@ def test_parts_of_a_mixture_are_judged_by_themselves(tmp_path: Path, states: str
     assert "; success of 1 counts them. A panel of mixture/arms covers every state" in finding.summary
 
 
-def test_a_training_that_is_not_known_is_said(tmp_path: Path) -> None:
+def test_unknown_training_is_reported(tmp_path: Path) -> None:
     run = Evaluated(tmp_path, is_known=False)
     run.evaluate(1, {"e": True})
     finding = run.finding()

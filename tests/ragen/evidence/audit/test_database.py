@@ -52,7 +52,7 @@ REACHES = [
 
 @pytest.mark.ci
 @pytest.mark.parametrize("sql", WRITES)
-def test_what_is_no_reading_is_refused(tables: Ask, sql: str) -> None:
+def test_writing_statement_is_refused(tables: Ask, sql: str) -> None:
     database = tables(turns=played_turns())
     before = database.query("select count(*) from turns")
     with pytest.raises(QueryError, match="SQL is read-only"):
@@ -70,7 +70,7 @@ def test_files_are_out_of_reach(tables: Ask, tmp_path: Path, sql: str) -> None:
     assert not file.exists()
 
 
-def test_variables_of_python_are_out_of_reach(tables: Ask) -> None:
+def test_python_variables_out_of_reach(tables: Ask) -> None:
     secret = pa.table({"x": [1]})
     assert secret.num_rows
     with pytest.raises(QueryError, match="secret"):
@@ -78,7 +78,7 @@ def test_variables_of_python_are_out_of_reach(tables: Ask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "message"),
     [
         ("selec 1", r"syntax error at or near \"selec\"(.|\n)*LINE 1: selec 1\n +\^"),
         ("select\n turn,\n rewrd from turns", r"\"rewrd\" not found(.|\n)*LINE 3: +rewrd from turns\n +\^"),
@@ -91,16 +91,16 @@ def test_variables_of_python_are_out_of_reach(tables: Ask) -> None:
         ("-- nothing", "found no statement"),
     ],
 )
-def test_an_error_says_what_and_where(tables: Ask, sql: str, said: str) -> None:
-    with pytest.raises(QueryError, match=said):
+def test_error_names_fault_and_place(tables: Ask, sql: str, message: str) -> None:
+    with pytest.raises(QueryError, match=message):
         tables(turns=played_turns()).query(sql)
 
 
-def test_no_progress_bar_is_written_between_the_rows(tables: Ask) -> None:
+def test_no_progress_bar_between_rows(tables: Ask) -> None:
     assert tables().query("select current_setting('enable_progress_bar') as shown")["shown"].to_pylist() == [False]
 
 
-def test_an_error_is_found_before_anything_is_loaded() -> None:
+def test_errors_precede_any_loading() -> None:
     def load(view: str, _: Path) -> pa.Table:
         raise AssertionError(f"{view} was loaded")
 
@@ -125,26 +125,26 @@ def test_an_error_is_found_before_anything_is_loaded() -> None:
         ("pivot turns on status in ('ok') using count(*)", {"turns"}),
     ],
 )
-def test_only_the_views_in_question_are_loaded(sql: str, loaded: set[str]) -> None:
-    seen: list[str] = []
+def test_only_queried_views_are_loaded(sql: str, loaded: set[str]) -> None:
+    views: list[str] = []
 
     def load(view: str, _: Path) -> pa.Table:
-        seen.append(view)
+        views.append(view)
         return {**DATASET_VIEWS, **RECORD_VIEWS}[view].empty_table()
 
     with Database(load) as database:
         database.query(sql)
         database.query(sql)
-    assert sorted(seen) == sorted(loaded)
+    assert sorted(views) == sorted(loaded)
 
 
-def test_columns_of_one_name_are_told_apart(tables: Ask) -> None:
+def test_equal_column_names_are_distinguished(tables: Ask) -> None:
     answer = tables().query("select 1 as a, 2 as a, 3 as a_1, 4 as a")
     assert answer.schema.names == ["a", "a_2", "a_1", "a_3"]
     assert answer.to_pylist() == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
 
 
-def test_failure_to_read_is_explained_by_the_caller() -> None:
+def test_reading_failure_explained_by_caller() -> None:
     def batches() -> pa.RecordBatchReader:
         def broken() -> object:
             raise OSError("the disk is on fire")
@@ -153,13 +153,13 @@ def test_failure_to_read_is_explained_by_the_caller() -> None:
         return pa.RecordBatchReader.from_batches(DATASET_VIEWS["turns"], broken())
 
     with (
-        Database(lambda *_: batches(), lambda said: QueryError(f"explained: {said}")) as database,
+        Database(lambda *_: batches(), lambda message: QueryError(f"explained: {message}")) as database,
         pytest.raises(QueryError, match=r"explained: .*the disk is on fire"),
     ):
         database.query("from turns")
 
 
-def test_no_thread_holds_the_connection_after_a_query() -> None:
+def test_no_thread_holds_connection_afterwards() -> None:
     """One that did so as Python ends would have nanobind report leaks."""
     with Database(lambda view, _: {**DATASET_VIEWS, **RECORD_VIEWS}[view].empty_table()) as database:
         for _ in range(5):
@@ -167,7 +167,7 @@ def test_no_thread_holds_the_connection_after_a_query() -> None:
             assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
 
 
-def test_what_was_played_has_one_name_in_all_views() -> None:
+def test_played_data_named_alike_in_views() -> None:
     views = described_views()
     assert {name for name, schema in views.items() if "environment" in schema.names} == {
         "turns", "trajectories", "selection", "episodes", "panels"
@@ -193,19 +193,19 @@ def test_what_was_played_has_one_name_in_all_views() -> None:
         ("select cell from episodes", "The views have panel and is_seen in place of the stored column cell."),
     ],
 )
-def test_a_stored_name_is_answered_with_that_of_the_view(tables: Ask, sql: str, hint: str) -> None:
+def test_stored_column_name_gets_hint(tables: Ask, sql: str, hint: str) -> None:
     with pytest.raises(QueryError) as raised:
         tables().query(sql)
     assert str(raised.value).endswith(f"\n{hint}")
 
 
-def test_another_missing_column_has_no_hint(tables: Ask) -> None:
+def test_other_missing_column_has_no_hint(tables: Ask) -> None:
     with pytest.raises(QueryError) as raised:
         tables().query("select envi from turns")
     assert "The views have" not in str(raised.value)
 
 
-def test_every_column_of_every_view_has_a_meaning() -> None:
+def test_every_view_column_has_meaning() -> None:
     views = described_views()
     assert tuple(views) == VIEW_NAMES
     assert [

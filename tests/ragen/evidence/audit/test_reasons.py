@@ -68,7 +68,7 @@ RETURNS: list[list[float | None]] = [[1.0, 3.0], [2.0, 2.0], [None, None], [0.0,
 
 @pytest.mark.ci
 @pytest.mark.parametrize("config", configs(), ids=lambda c: f"{c.strategy}-{c.metric}-{c.should_keep_largest}")
-def test_every_reason_names_what_decided(config: FilterConfig, tables: Ask) -> None:
+def test_reason_names_the_deciding_rule(config: FilterConfig, tables: Ask) -> None:
     turns = paid_turns(RETURNS)
     selection = select_groups(turns, compute_rewards(turns, RewardConfig()), config)
     rows = {row["group_id"]: row for row in selection.to_pylist()}
@@ -84,8 +84,8 @@ def test_every_reason_names_what_decided(config: FilterConfig, tables: Ask) -> N
         assert f"number {row['rank'] + 1} of 3 by {config.metric} {row['score']:.4g}" in row["reason"]
         assert ("(smallest first)" in row["reason"]) == (not config.should_keep_largest)
         assert f"keeps {num_kept} of 6 groups" in row["reason"]
-        asked = {"none": "no filter", "top_k": "top_k with keep_count = 2"}.get(config.strategy)
-        assert (asked or f"{config.strategy} with keep = 0.5") in row["reason"]
+        rule = {"none": "no filter", "top_k": "top_k with keep_count = 2"}.get(config.strategy)
+        assert (rule or f"{config.strategy} with keep = 0.5") in row["reason"]
     ((_, finding),) = run_audits(tables(selection=selection), ["groups"])
     (fates,) = finding.table.to_pylist()
     assert finding.severity == "note"

@@ -65,7 +65,7 @@ def audit(tmp_path: Path) -> Callable[..., Finding]:
     return lambda *args, **kwargs: audited(Store(str(tmp_path / "store")), tmp_path / "policy", *args, **kwargs)
 
 
-def test_what_the_tokenizer_wrote_comes_again(audit: Callable[..., Finding]) -> None:
+def test_tokenizers_own_text_agrees(audit: Callable[..., Finding]) -> None:
     finding = audit(turns_of([SAID, SAID]))
     assert (finding.severity, finding.summary) == ("note", "Share of turns that differ 0.")
     (row,) = finding.table.to_pylist()
@@ -86,7 +86,7 @@ def test_another_spelling_is_counted_and_shown(audit: Callable[..., Finding]) ->
     assert row["again"].split()[0] == str(SAID[0])
 
 
-def test_tokens_that_are_absent_are_no_agreement(audit: Callable[..., Finding]) -> None:
+def test_absent_tokens_are_no_agreement(audit: Callable[..., Finding]) -> None:
     bare = {"finish_reason": UNKNOWN_FINISH, "prompt_ids": [], "response_ids": [], "behaviour_logprobs": []}
     finding = audit(changed(turns_of([SAID, SAID]), lambda *_: bare))
     assert finding.severity == "note"
@@ -95,7 +95,7 @@ def test_tokens_that_are_absent_are_no_agreement(audit: Callable[..., Finding]) 
     assert (row["turns"], row["without_tokens"], row["differ"], row["response_tokens"]) == (2, 2, None, None)
 
 
-def test_without_a_tokenizer_nothing_is_said_but_that(audit: Callable[..., Finding]) -> None:
+def test_missing_tokenizer_is_all_reported(audit: Callable[..., Finding]) -> None:
     finding = audit(turns_of([SAID, SPELLED]), has_tokenizer=False)
     assert finding.severity == "note"
     assert finding.summary == (

@@ -43,7 +43,7 @@ def test_within_the_limit() -> None:
     assert finding.table["trajectories"].to_pylist() == [4] * 4
 
 
-def test_beyond_the_limit_is_a_fault_and_shown() -> None:
+def test_use_beyond_limit_is_fault() -> None:
     with trained([0, 1, 2], {"online_k": 2, "rollout": {}}) as database:
         finding = stale_use(database)
     assert finding.severity == "fault"
@@ -52,7 +52,7 @@ def test_beyond_the_limit_is_a_fault_and_shown() -> None:
     assert "4 trajectories of 1 iteration are older than that" in finding.summary
 
 
-def test_a_player_of_another_run_is_unknown_and_said() -> None:
+def test_foreign_player_reported_as_unknown() -> None:
     with trained([None, 0], {"rollout": {}}) as database:
         finding = stale_use(database)
     assert (finding.severity, finding.table["unknown"].to_pylist()) == ("note", [4, 0])

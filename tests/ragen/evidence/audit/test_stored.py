@@ -37,19 +37,19 @@ def parquet(folder: Path, kind: str) -> Path:
     return sorted(folder.glob(f"{kind}/*/*.parquet"))[0]
 
 
-def test_views_hold_what_is_stored(filled: Store) -> None:
+def test_views_equal_stored_tables(filled: Store) -> None:
     stages = filled.runs.iterations("mine")
     with open_database(filled, ["mine"]) as database:
         for kind in ("turns", "rewards", "selection", "samples", "metrics"):
             names = {"environment" if name == "env" else name: name for name in DATASETS[kind].schema.names}
-            seen = database.query(f"from {kind} select {', '.join(names)} where iteration = 2")
-            seen = seen.rename_columns(names)
+            view = database.query(f"from {kind} select {', '.join(names)} where iteration = 2")
+            view = view.rename_columns(names)
             keys = {key for by_kind in stages[2].values() for k, key in by_kind.items() if k == kind}
-            assert seen.to_pylist() == filled.read_table(kind, *keys).to_pylist()
+            assert view.to_pylist() == filled.read_table(kind, *keys).to_pylist()
 
 
 @pytest.mark.ci
-def test_views_of_many_files_are_read_once_for_many_queries(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_file_views_are_read_once(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each audit queries the same views: a file that is opened by each of them costs ten times as much."""
     monkeypatch.setattr(stored, "MAX_FILES", 1)
     opened: list[str] = []
@@ -62,7 +62,7 @@ def test_views_of_many_files_are_read_once_for_many_queries(filled: Store, monke
     assert len(opened) == len({*opened}) + 3  # the reused rollout, rewards and selection, which are there twice
 
 
-def test_a_damaged_file_among_many_is_named(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_file_among_many_named(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "MAX_FILES", 1)
     file = parquet(copied, "rewards")
     file.write_bytes(b"\0" * file.stat().st_size)
@@ -75,19 +75,19 @@ def test_a_damaged_file_among_many_is_named(copied: Path, monkeypatch: pytest.Mo
 
 def test_reused_rollout_is_in_every_iteration(filled: Store) -> None:
     with open_database(filled, ["mine"]) as database:
-        seen = database.query("select iteration, is_reused, count(*) as n from turns group by all order by all")
+        counted = database.query("select iteration, is_reused, count(*) as n from turns group by all order by all")
         played = database.query("select count(*) as n from turns where not is_reused")["n"][0].as_py()
         artifacts = database.query("select count(distinct artifact) as n from turns")["n"][0].as_py()
         joined = database.query("select iteration from samples join turns using (run, iteration, trajectory_id)")
-    assert [(row["iteration"], row["is_reused"]) for row in seen.to_pylist()] == [(0, False), (1, True), (2, False)]
-    counts = seen["n"].to_pylist()
+    assert [(row["iteration"], row["is_reused"]) for row in counted.to_pylist()] == [(0, False), (1, True), (2, False)]
+    counts = counted["n"].to_pylist()
     assert counts[0] == counts[1]
     assert played == counts[0] + counts[2]
     assert artifacts == 2
     assert set(joined["iteration"].to_pylist()) == {0, 1, 2}
 
 
-def test_an_artifact_named_by_two_stages_is_there_once(tmp_path: Path) -> None:
+def test_artifact_of_two_stages_counted_once(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     fill(store, num_iterations=1)
     keys = store.runs.iteration("mine", 0)["rollout"]
@@ -95,7 +95,7 @@ def test_an_artifact_named_by_two_stages_is_there_once(tmp_path: Path) -> None:
     assert [a.stage for a in named_artifacts(store, "mine") if a.kind == "turns"] == ["rollout"]
 
 
-def test_trajectories_join_what_every_stage_knows(filled: Store) -> None:
+def test_trajectories_join_all_stages(filled: Store) -> None:
     keys = filled.runs.iteration("mine", 2)
     turns = filled.read_table("turns", keys["rollout"]["turns"]).to_pylist()
     rewards = filled.read_table("rewards", keys["reward"]["rewards"]).to_pylist()
@@ -103,15 +103,15 @@ def test_trajectories_join_what_every_stage_knows(filled: Store) -> None:
         row["group_id"]: row for row in filled.read_table("selection", keys["variance_filter"]["selection"]).to_pylist()
     }
     with open_database(filled, ["mine"]) as database:
-        seen = database.query("from trajectories where iteration = 2 order by trajectory_id").to_pylist()
-    assert [row["trajectory_id"] for row in seen] == sorted({row["trajectory_id"] for row in turns})
-    for row in seen:
-        own = [turn for turn in turns if turn["trajectory_id"] == row["trajectory_id"]]
-        assert row["num_turns"] == len(own)
-        assert row["num_actions"] == sum(len(turn["executed_actions"]) for turn in own)
-        assert row["num_effective_actions"] == sum(sum(turn["action_effective"]) for turn in own)
-        assert row["num_response_tokens"] == sum(len(turn["response_ids"]) for turn in own)
-        assert row["success"] == any(turn["success"] for turn in own)
+        rows = database.query("from trajectories where iteration = 2 order by trajectory_id").to_pylist()
+    assert [row["trajectory_id"] for row in rows] == sorted({row["trajectory_id"] for row in turns})
+    for row in rows:
+        played = [turn for turn in turns if turn["trajectory_id"] == row["trajectory_id"]]
+        assert row["num_turns"] == len(played)
+        assert row["num_actions"] == sum(len(turn["executed_actions"]) for turn in played)
+        assert row["num_effective_actions"] == sum(sum(turn["action_effective"]) for turn in played)
+        assert row["num_response_tokens"] == sum(len(turn["response_ids"]) for turn in played)
+        assert row["success"] == any(turn["success"] for turn in played)
         assert row["status"] == "ok"
         paid = next(reward for reward in rewards if reward["trajectory_id"] == row["trajectory_id"])
         assert row["trajectory_return"] == paid["trajectory_return"]
@@ -130,7 +130,7 @@ def test_runs_and_artifacts_are_views_too(filled: Store) -> None:
 
 
 @pytest.mark.ci
-def test_several_runs_are_told_apart(tmp_path: Path) -> None:
+def test_several_runs_are_distinguished(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     fill(store, "a-0", num_iterations=1, first_seed=0)
     fill(store, "a-1", num_iterations=1, first_seed=1)
@@ -146,7 +146,7 @@ def test_several_runs_are_told_apart(tmp_path: Path) -> None:
     assert matching_runs(store, ["a-*"]) == ["a-0", "a-1"]  # a damaged run hides none of the others
 
 
-def test_a_dropped_artifact_is_listed_as_such(tmp_path: Path) -> None:
+def test_dropped_artifact_listed_as_dropped(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     fill(store, num_iterations=1)
     folder = tmp_path / "weights"
@@ -167,7 +167,7 @@ def test_a_dropped_artifact_is_listed_as_such(tmp_path: Path) -> None:
     assert rows == [{"is_dropped": True}]
 
 
-def test_a_missing_artifact_is_named_with_its_place(copied: Path) -> None:
+def test_missing_artifact_named_with_place(copied: Path) -> None:
     shutil.rmtree(parquet(copied, "rewards").parent)
     with open_database(Store(str(copied)), ["mine"]) as database:
         assert database.query("select count(*) from turns").num_rows == 1
@@ -176,7 +176,7 @@ def test_a_missing_artifact_is_named_with_its_place(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [0.1, 0.5, 0.9])
-def test_one_flipped_byte_is_named_when_verifying(copied: Path, offset: float) -> None:
+def test_flipped_byte_named_when_verifying(copied: Path, offset: float) -> None:
     flip(parquet(copied, "turns"), offset)
     with open_database(Store(str(copied)), ["mine"], should_verify=True) as database:
         assert database.query("from rewards").num_rows
@@ -184,7 +184,7 @@ def test_one_flipped_byte_is_named_when_verifying(copied: Path, offset: float) -
             database.query("select count(*) from turns")
 
 
-def test_damage_that_stops_reading_is_named_without_verifying(copied: Path) -> None:
+def test_damage_named_without_verifying(copied: Path) -> None:
     file = parquet(copied, "turns")
     content = bytearray(file.read_bytes())
     column = next(c for c in columns(file) if c.path_in_schema == "observation")
@@ -218,12 +218,12 @@ class TestRemote:
         yield Store("memory://sql")
         memory.rm("/sql", recursive=True)
 
-    def test_answers_are_those_of_the_local_store(self, remote: Store, filled: Store) -> None:
+    def test_answers_equal_local_stores(self, remote: Store, filled: Store) -> None:
         for question in (JOINED, "from trajectories order by all", "from metrics order by all"):
             with open_database(remote, ["mine"]) as there, open_database(filled, ["mine"]) as here:
                 assert there.query(question) == here.query(question)
 
-    def test_only_the_columns_in_question_are_read(self, remote: Store) -> None:
+    def test_only_queried_columns_are_read(self, remote: Store) -> None:
         manifest = put_large(remote)
         with open_database(remote, ["large"]) as database:
             assert database.query("select avg(turn), count(distinct status) from turns").num_rows == 1
@@ -232,7 +232,7 @@ class TestRemote:
         assert (footer[1], whole > 500_000) == (65_536, True)
         assert sum(size for _, size in others) < 0.02 * whole
 
-    def test_iterations_that_are_not_asked_for_are_not_read(self, remote: Store) -> None:
+    def test_unrequested_iterations_are_not_read(self, remote: Store) -> None:
         with open_database(remote, ["mine"]) as database:
             database.query("select avg(total) from rewards where iteration = 2")
             assert len({path for path, _ in self.ranges}) == 1
@@ -265,7 +265,7 @@ def flip(file: Path, share: float) -> None:
 
 
 @pytest.mark.ci
-def test_prompts_are_the_text_of_what_the_model_was_told(tmp_path: Path) -> None:
+def test_prompts_are_text_the_model_read(tmp_path: Path) -> None:
     tokenizer, store = make_tokenizer(), Store(str(tmp_path / "store"))
     tokenizer.save_pretrained(tmp_path / "policy")
     facts = {"stage": Stage(name="rollout", version=1), "settings": {}, "inputs": {}, "seed": 0}
@@ -284,11 +284,11 @@ def test_prompts_are_the_text_of_what_the_model_was_told(tmp_path: Path) -> None
         texts = tokenizer.decode(row["prompt_ids"]), tokenizer.decode(context)
         expected.append((row["trajectory_id"], row["turn"], len(row["prompt_ids"]), *texts))
         context = context + row["response_ids"]
-    asked = "select trajectory_id, turn, num_prompt_tokens, prompt, context from prompts where run = '{}' order by all"
+    query = "select trajectory_id, turn, num_prompt_tokens, prompt, context from prompts where run = '{}' order by all"
     with open_database(store, ["mine", "imported"]) as database:
-        seen = database.query(asked.format("mine")).to_pylist()
-        assert [tuple(row.values()) for row in seen] == sorted(expected)
-        alone = database.query(asked.format("imported"))
+        rows = database.query(query.format("mine")).to_pylist()
+        assert [tuple(row.values()) for row in rows] == sorted(expected)
+        alone = database.query(query.format("imported"))
         assert (alone.num_rows, alone["prompt"].null_count, alone["context"].null_count) == (len(expected),) * 3
         ids = database.query("select decoded(run, response_ids) as text from turns where run = 'mine' and turn = 0")
         assert set(ids["text"].to_pylist()) == {

@@ -17,7 +17,7 @@ def _series(values) -> dict[int, float]:
         ([1.0] + [0.6] * 4 + [0.33] * 8, 7),  # the peak is the first mean, of three points: 0.73
     ],
 )
-def test_a_fall_is_where_success_stays_below_half_of_its_peak(values, at):
+def test_fall_starts_below_half_peak(values, at):
     assert fall(_series(values)) == at
 
 
@@ -35,6 +35,6 @@ def test_no_fall(values):
     assert fall(_series(values)) is None
 
 
-def test_a_fall_counts_from_the_last_time_above_half():
+def test_fall_counts_from_last_half_peak():
     values = [0.8] * 20 + [0.1] * 10 + [0.8] * 10 + [0.1] * 20
     assert 40 <= fall(_series(values)) <= 42

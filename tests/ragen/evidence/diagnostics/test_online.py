@@ -18,7 +18,7 @@ def reuse_rows(rollouts: str, kls: list[float | None], has_siblings: bool = Fals
     return by_reuse(recorded, metrics)
 
 
-def test_updates_are_grouped_by_earlier_uses_of_their_rollout() -> None:
+def test_updates_grouped_by_earlier_rollout_uses() -> None:
     rows = reuse_rows("aaabbcccd", [0, 0.1, 0.2, 0, 0.4, 0, 0.3, 0.4, 0])
     assert [(row["reuse"], row["num_updates"]) for row in rows] == [(0, 4), (1, 3), (2, 2)]
     assert rows[1]["kl"] == pytest.approx((0.1 + 0.4 + 0.3) / 3)

@@ -29,13 +29,13 @@ def test_regimes_are_beside_the_first_probe() -> None:
     assert points[-1].words == "at iteration 40: collapsed, one reasoning for all"
 
 
-def test_two_values_of_noise_are_not_compared() -> None:
+def test_two_noise_values_not_compared() -> None:
     points = path(probes((1.1, 0.0096), (1.2, 0.001), (1.2, 0.0099), z=0.02))
     assert [point.regime for point in points] == ["baseline", "unclear", "unclear"]
     assert "diverse" not in draw_plane("noise", points)
 
 
-def test_a_dependence_that_falls_to_chance_is_lost() -> None:
+def test_dependence_at_chance_is_lost() -> None:
     series = probes((0.4, 2.0), (0.4, 1.5), (0.1, 1.5))
     series[f"{ROWS}/mutual_information_z"] |= {10: 0.24, 20: 0.24}
     assert [point.regime for point in path(series)] == ["baseline", "template", "collapsed"]

@@ -37,13 +37,13 @@ def played_turns(agent: AgentConfig, returns: Sequence[Sequence[float]] = RETURN
         for member, paid in enumerate(members):
             context = contexts.start(Words())
             for turn in range(num_turns):
-                seen = f"P _ O {group}"
+                observation = f"P _ O {group}"
                 added = context.observe(
-                    seen, actions_left=9 - turn, reward=0.0 if turn else None, had_invalid_action=False
+                    observation, actions_left=9 - turn, reward=0.0 if turn else None, had_invalid_action=False
                 )
                 think = f"the box is {['above', 'below', 'left', 'right'][member]}"
-                said = f"<think>{think}</think><answer>Up</answer>".removeprefix(opening)
-                ids = [*TOKENIZER.encode(said, add_special_tokens=False), contexts.stop_token_ids[0]]
+                response = f"<think>{think}</think><answer>Up</answer>".removeprefix(opening)
+                ids = [*TOKENIZER.encode(response, add_special_tokens=False), contexts.stop_token_ids[0]]
                 context.respond(ids)
                 is_last = turn == num_turns - 1
                 rows.append(
@@ -55,12 +55,12 @@ def played_turns(agent: AgentConfig, returns: Sequence[Sequence[float]] = RETURN
                         "env_seed": 7 + group,
                         "member": member,
                         "turn": turn,
-                        "observation": seen,
+                        "observation": observation,
                         "is_context_start": added.is_context_start,
                         "prompt_ids": added.prompt_ids,
                         "response_ids": ids,
                         "behaviour_logprobs": [-0.1 * (place % 7) - 0.01 for place in range(len(ids))],
-                        "response": said,
+                        "response": response,
                         "think": think,
                         "action_rewards": [paid if is_last else 0.0],
                         "actions_left": 9 - turn,

@@ -30,32 +30,32 @@ def lines(file: Path) -> list[dict]:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("agent", [FULL, WINDOW, PREFILLED, SYSTEM], ids=["full", "window", "prefilled", "system"])
-def test_rendered_messages_are_the_tokens_that_were_seen(store, put_run, tmp_path, agent):
+def test_rendered_messages_equal_seen_tokens(store, put_run, tmp_path, agent):
     table = put_run(agent=agent)
     exported(store, tmp_path / "out", "messages")
     rows = table.to_pylist()
-    found = lines(tmp_path / "out" / "iteration-00000.jsonl")
+    exported_lines = lines(tmp_path / "out" / "iteration-00000.jsonl")
     contexts: list[list[int]] = []
     for row in rows:
         if row["is_context_start"]:
             contexts.append([])
         contexts[-1] += row["prompt_ids"] + row["response_ids"]
     newline = TOKENIZER.encode("\n")  # the template ends every message with one
-    for line, ids in zip(found, contexts, strict=True):
+    for line, ids in zip(exported_lines, contexts, strict=True):
         assert TOKENIZER.apply_chat_template(line["messages"], return_dict=False) == ids + newline
 
 
-def test_a_window_marks_the_responses_that_it_repeats(store, put_run, tmp_path):
+def test_window_marks_repeated_responses(store, put_run, tmp_path):
     put_run(agent=WINDOW)
     exported(store, tmp_path / "out", "messages")
-    found = lines(tmp_path / "out" / "iteration-00000.jsonl")[:3]
-    said = [[part for part in line["messages"] if part["role"] == "assistant"] for line in found]
-    assert [[part.get("weight") for part in parts] for parts in said] == [[None], [0, None], [0, None]]
-    assert [line["turns"] for line in found] == [[0, 0], [1, 1], [2, 2]]
+    exported_lines = lines(tmp_path / "out" / "iteration-00000.jsonl")[:3]
+    responses = [[part for part in line["messages"] if part["role"] == "assistant"] for line in exported_lines]
+    assert [[part.get("weight") for part in parts] for parts in responses] == [[None], [0, None], [0, None]]
+    assert [line["turns"] for line in exported_lines] == [[0, 0], [1, 1], [2, 2]]
 
 
 @pytest.mark.ci
-def test_a_choice_is_of_success_filter_and_return(store, put_run, tmp_path):
+def test_choice_by_success_filter_and_return(store, put_run, tmp_path):
     put_run(agent=FULL)
     counts = {
         where: exported(store, tmp_path / str(number), "messages", (where,)).num_chosen
@@ -65,7 +65,7 @@ def test_a_choice_is_of_success_filter_and_return(store, put_run, tmp_path):
     assert counts == {"success": 2, "kept": 4, "return>=0.2": 2, "return<0": 6, "valid": 8}
 
 
-def test_returns_that_differ_by_rounding_alone_are_equal(store, put_run, tmp_path):
+def test_rounding_returns_are_equal(store, put_run, tmp_path):
     summed = 0.1 + 0.2  # not 0.3
     put_run(agent=FULL, turns=played_turns(FULL, ((0.3, summed, 1.0), (summed, 0.3, 1.0))))
     counts = [exported(store, tmp_path / str(n), "messages", (f"return{sign}0.3",)).num_chosen
@@ -73,7 +73,7 @@ def test_returns_that_differ_by_rounding_alone_are_equal(store, put_run, tmp_pat
     assert counts == [6, 4, 2]
 
 
-def test_nothing_is_overwritten_and_a_failure_leaves_nothing(store, put_run, tmp_path):
+def test_export_overwrites_nothing_fails_cleanly(store, put_run, tmp_path):
     put_run(agent=FULL)
     (tmp_path / "out").mkdir()
     with pytest.raises(ConfigError, match="already exists"):
@@ -89,7 +89,7 @@ def test_nothing_is_overwritten_and_a_failure_leaves_nothing(store, put_run, tmp
 
 
 @pytest.mark.parametrize("form", ["messages", "atif"])
-def test_a_folder_is_not_there_before_it_is_complete(store, put_run, tmp_path, monkeypatch, form):
+def test_folder_appears_only_when_complete(store, put_run, tmp_path, monkeypatch, form):
     put_run(agent=FULL)
     with monkeypatch.context() as killed:
         killed.setattr(Path, "rename", lambda *_: None)
@@ -120,7 +120,7 @@ def test_a_reused_rollout_is_written_once(store, put_run, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "won", "return=1", "return>=", "return>=nan"])
-def test_what_is_no_condition_is_refused(text):
+def test_invalid_condition_is_refused(text):
     with pytest.raises(ConfigError, match="is not a condition on trajectories"):
         parse_choice([text])
 

@@ -23,7 +23,7 @@ from starpo.ragen.evidence.exchange.choosing import parse_choice
 from starpo.ragen.evidence.exchange.exporting import export_run
 from starpo.ragen.evidence.exchange.intake import take_in
 from starpo.ragen.evidence.exchange.messages import message_lines
-from starpo.ragen.evidence.exchange.played import Played, Recorded, _told
+from starpo.ragen.evidence.exchange.played import Played, Recorded, _messages
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
 from starpo.ragen.evidence.exchange.spool import Spool
 from starpo.ragen.learning.reward.compute import compute_rewards
@@ -55,11 +55,11 @@ def played(request):
             }
         )  # fmt: skip
         places.append(added.images)
-    told, opening = _told(rows, Transcriber(tokenizer, agent.model_dump()), places)
-    return Played(0, rows, None, None, told, opening, places)
+    messages, opening = _messages(rows, Transcriber(tokenizer, agent.model_dump()), places)
+    return Played(0, rows, None, None, messages, opening, places)
 
 
-def test_messages_hold_texts_and_images_in_order(played):
+def test_messages_hold_text_images_in_order(played):
     shown = [
         {
             "type": "image_url",
@@ -73,7 +73,7 @@ def test_messages_hold_texts_and_images_in_order(played):
     assert contents == [[shown[0], text], f"b{MARK}", [shown[1], text], f"b{MARK}"]
 
 
-def test_atif_names_the_files_of_its_images(visual_run, tmp_path):
+def test_atif_names_its_image_files(visual_run, tmp_path):
     """A stored run, exported: the images are files, and the tokens are those that were stored."""
     folder = tmp_path / "exported"
     export_run(Recorded(visual_run, "seen"), "atif", folder, parse_choice([]))
@@ -104,7 +104,7 @@ def exported(store, run, form, folder):
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_atif_with_images_read_back_is_the_same(visual_run, tmp_path):
+def test_atif_image_round_trip_is_exact(visual_run, tmp_path):
     exported(visual_run, "seen", "atif", tmp_path / "out")
     tables = imported(visual_run, tmp_path / "out", "atif")
     for table, kind in zip(tables, ("turns", "turn_images", "images"), strict=True):
@@ -115,13 +115,13 @@ def test_atif_with_images_read_back_is_the_same(visual_run, tmp_path):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("visual_run", [AgentConfig(prompt="state", observation="both")], indirect=True, ids=["full"])
-def test_messages_with_images_read_back_show_the_same(visual_run, tmp_path):
+def test_message_image_round_trip_keeps_images(visual_run, tmp_path):
     """Texts, images in their places and rewards; tokens are absent."""
     turns = visual_run.read_table("turns", "d" * 32)
     put_rewards(visual_run, turns)
     before = exported(visual_run, "seen", "messages", tmp_path / "out")
-    found, places, images = imported(visual_run, tmp_path / "out" / "iteration-00000.jsonl", "messages")
-    assert found["response"].equals(turns["response"])
+    turns_again, places, images = imported(visual_run, tmp_path / "out" / "iteration-00000.jsonl", "messages")
+    assert turns_again["response"].equals(turns["response"])
     shown, originals = places, visual_run.read_table("turn_images", "d" * 32)
     assert shown.select(["turn", "image"]).equals(originals.select(["turn", "image"]))
     assert set(shown["num_tokens"].to_pylist()) == {0}
@@ -160,7 +160,7 @@ SOUND = png(2, 2)
     ],
     ids=["truncated", "bomb", "type", "mode", "many"],
 )
-def test_an_image_that_cannot_be_decoded_sets_its_line_aside(tmp_path, monkeypatch, data, reason):
+def test_undecodable_image_sets_line_aside(tmp_path, monkeypatch, data, reason):
     monkeypatch.setattr(image_parts, "MAX_PIXELS", 8)
     lines = [line_with(SOUND, SOUND), line_with(SOUND, data), line_with(SOUND)]
     (tmp_path / "given.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -169,9 +169,9 @@ def test_an_image_that_cannot_be_decoded_sets_its_line_aside(tmp_path, monkeypat
         taken = take_in(tmp_path / "given.jsonl", "messages", spool, aside)
         assert [batch.num_rows for batch in spool.images()] == [1]  # that of both other lines
         assert sum(batch.num_rows for batch in spool.turn_images()) == 3
-    (told,) = aside.lines()
+    (line,) = aside.lines()
     assert (taken.num_traces, aside.num_traces) == (2, 1)
-    assert reason in told
+    assert reason in line
 
 
 def line_with(*files):
@@ -217,7 +217,7 @@ def beyond_the_prompt(document, folder):
         (beyond_the_prompt, "lies beyond the end of its prompt"),
     ],
 )
-def test_a_document_with_other_images_is_set_aside(visual_run, tmp_path, change, reason):
+def test_document_with_other_images_set_aside(visual_run, tmp_path, change, reason):
     exported(visual_run, "seen", "atif", tmp_path / "out")
     (file,) = (tmp_path / "out").rglob("*.json")
     document = json.loads(file.read_text())
@@ -226,11 +226,11 @@ def test_a_document_with_other_images_is_set_aside(visual_run, tmp_path, change,
     aside = SetAside(tmp_path)
     with Spool(tmp_path / "turns.arrow") as spool:
         assert take_in(file.parent, "atif", spool, aside).num_traces == 0
-    (told,) = aside.lines()
-    assert reason in told
+    (line,) = aside.lines()
+    assert reason in line
 
 
-def test_documents_of_others_keep_their_images_and_lose_their_tokens(visual_run, tmp_path):
+def test_foreign_documents_keep_images_without_tokens(visual_run, tmp_path):
     """Nothing says which tokens stand for an image."""
     exported(visual_run, "seen", "atif", tmp_path / "out")
     (file,) = (tmp_path / "out").rglob("*.json")

@@ -63,11 +63,11 @@ def episode(name: str = "e0", group: str = "g0", reward: float = 1.0, **trace: A
         node(2, "user", [8, 9]),
         node(3, "assistant", [10, 11], [1, 1]),
     ]
-    own = {"nodes": nodes, "rewards": {"solved": {"score": reward, "weight": 2.0}}, "is_completed": True, **trace}
-    return {"id": name, "env": "maze", "group": {"id": group}, "traces": [{"id": name, **own}]}
+    whole = {"nodes": nodes, "rewards": {"solved": {"score": reward, "weight": 2.0}}, "is_completed": True, **trace}
+    return {"id": name, "env": "maze", "group": {"id": group}, "traces": [{"id": name, **whole}]}
 
 
-def test_the_nodes_of_verifiers_are_the_exact_context(take: TakeIn) -> None:
+def test_verifiers_nodes_are_exact_context(take: TakeIn) -> None:
     calls = [{"node": 2, "finish_reason": "stop"}, {"node": 4, "finish_reason": "length"}]
     table, aside, taken = take([episode(calls=calls)], "verifiers")
     first, second = table.to_pylist()
@@ -80,7 +80,7 @@ def test_the_nodes_of_verifiers_are_the_exact_context(take: TakeIn) -> None:
     assert (taken, aside.num_traces) == (Taken(1, is_paid=True), 0)
 
 
-def test_a_branch_begins_a_context_anew(take: TakeIn) -> None:
+def test_branch_starts_a_new_context(take: TakeIn) -> None:
     value = episode()
     nodes = value["traces"][0]["nodes"]
     nodes += [node(0, "user", [20]), node(5, "assistant", [21], [1])]
@@ -89,7 +89,7 @@ def test_a_branch_begins_a_context_anew(take: TakeIn) -> None:
     assert (rows[2]["prompt_ids"], rows[2]["response_ids"]) == ([1, 2, 20], [21])
 
 
-def test_without_log_probs_or_tokens_they_are_absent(take: TakeIn) -> None:
+def test_absent_logprobs_and_tokens_stay_absent(take: TakeIn) -> None:
     values = [episode("a"), episode("b")]
     for place in (2, 4):
         del values[0]["traces"][0]["nodes"][place]["logprobs"]
@@ -137,7 +137,7 @@ def broken(change: Callable[[list[dict[str, Any]]], object]) -> dict[str, Any]:
         (episode("half\ud800", "g1"), "does not fit the columns of 'turns'"),
     ],
 )  # fmt: skip
-def test_one_broken_trace_is_set_aside_and_the_others_taken(take: TakeIn, value: Any, reason: str) -> None:
+def test_broken_trace_set_aside_others_taken(take: TakeIn, value: Any, reason: str) -> None:
     table, aside, taken = take([episode(), value], "verifiers")
     assert (taken.num_traces, aside.num_traces, table.num_rows) == (1, 1, 2)
     (line,) = aside.lines()
@@ -145,17 +145,17 @@ def test_one_broken_trace_is_set_aside_and_the_others_taken(take: TakeIn, value:
 
 
 @pytest.mark.parametrize("ids", [[1], []], ids=["tokens", "no tokens"])
-def test_a_small_trace_cannot_repeat_its_messages_without_end(take: TakeIn, ids: list[int]) -> None:
+def test_small_trace_repetition_is_bounded(take: TakeIn, ids: list[int]) -> None:
     """Every branch repeats all messages of its path: this megabyte would become 80."""
-    told = {**node(None, "user", ids), "message": {"role": "user", "content": "x" * 2**20}}
-    said = node(0, "assistant", ids, [1] * len(ids), sampled=True)
-    value = {"id": "wide", "nodes": [told, *[said] * 80]}
+    prompt = {**node(None, "user", ids), "message": {"role": "user", "content": "x" * 2**20}}
+    response = node(0, "assistant", ids, [1] * len(ids), sampled=True)
+    value = {"id": "wide", "nodes": [prompt, *[response] * 80]}
     table, aside, _ = take([value, episode()], "verifiers")
     assert set(table["trajectory_id"].to_pylist()) == {"e0"}
     assert "has more than 67108864 characters before its responses" in next(aside.lines())
 
 
-def test_lines_that_cannot_be_read_are_set_aside(take: TakeIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_lines_are_set_aside(take: TakeIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_PIECE_BYTES", 100_000)
     good = json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
     bad = [b"{", b"[" * 50_000, b"x" * 250_000, b'{"messages": NaN}', b"\xff\xfe", b"null", b'{"messages": 1}']
@@ -166,7 +166,7 @@ def test_lines_that_cannot_be_read_are_set_aside(take: TakeIn, tmp_path: Path, m
     assert table["trajectory_id"].to_pylist() == ["odd.jsonl:1", "odd.jsonl:10"]
 
 
-def test_groups_of_odd_sizes_are_set_aside_or_taken_apart(take: TakeIn) -> None:
+def test_odd_groups_set_aside_or_split(take: TakeIn) -> None:
     values = [episode(f"{group}{member}", group) for group in "abc" for member in range(1 if group == "c" else 2)]
     table, aside, _ = take(values, "verifiers")
     assert sorted(set(table["group_id"].to_pylist())) == ["a", "b"]
@@ -176,7 +176,7 @@ def test_groups_of_odd_sizes_are_set_aside_or_taken_apart(take: TakeIn) -> None:
     assert set(table["member"].to_pylist()) == {0}
 
 
-def test_rewards_are_of_all_traces_or_of_none(take: TakeIn) -> None:
+def test_rewards_for_all_traces_or_none(take: TakeIn) -> None:
     unpaid = episode("b", "g1")
     del unpaid["traces"][0]["rewards"]
     _, aside, taken = take([episode("a"), unpaid], "verifiers")
@@ -187,15 +187,15 @@ def test_rewards_are_of_all_traces_or_of_none(take: TakeIn) -> None:
 
 
 @pytest.mark.parametrize("agent", [FULL, WINDOW], ids=["full", "window"])
-def test_atif_read_back_is_the_same_to_the_last_bit(store, put_run, take: TakeIn, tmp_path: Path, agent) -> None:
+def test_atif_round_trip_is_exact(store, put_run, take: TakeIn, tmp_path: Path, agent) -> None:
     table = put_run(agent=agent)
     export_run(Recorded(store, "mine"), "atif", tmp_path / "out", parse_choice([]))
-    found, aside, taken = take(tmp_path / "out" / "iteration-00000", "atif")
+    turns, aside, taken = take(tmp_path / "out" / "iteration-00000", "atif")
     assert (aside.num_traces, taken.is_paid) == (0, True)
-    assert found.equals(table)
+    assert turns.equals(table)
 
 
-def test_an_export_that_was_changed_is_told(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+def test_changed_export_is_reported(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     put_run(agent=FULL)
     export_run(Recorded(store, "mine"), "atif", tmp_path / "out", parse_choice([]))
     file = next((tmp_path / "out").rglob("*.json"))
@@ -210,28 +210,28 @@ COLUMNS = ["trajectory_id", "group_id", "member", "env", "env_seed", "initial_st
 
 
 @pytest.mark.ci
-def test_messages_read_back_are_the_same_on_what_they_hold(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+def test_messages_round_trip_keeps_contents(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     table = put_run(agent=FULL)
     export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
-    found, aside, _ = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
+    turns, aside, _ = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
     assert aside.num_traces == 0
-    assert found.select(COLUMNS).equals(table.select(COLUMNS))
-    assert found.filter(found["success"])["trajectory_id"].to_pylist() == ["g0/0000", "g0/0003"]
+    assert turns.select(COLUMNS).equals(table.select(COLUMNS))
+    assert turns.filter(turns["success"])["trajectory_id"].to_pylist() == ["g0/0000", "g0/0003"]
     # the import exported again: its observations are what the model was told, and stay the same
-    put_run("again", FULL, found)
+    put_run("again", FULL, turns)
     export_run(Recorded(store, "again"), "messages", tmp_path / "twice", parse_choice([]))
     assert (
         take(tmp_path / "twice" / "iteration-00000.jsonl", "messages")[0]
         .drop_columns("info")
-        .equals(found.drop_columns("info"))
+        .equals(turns.drop_columns("info"))
     )
 
 
-def test_a_part_of_a_trajectory_is_no_trajectory(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+def test_partial_trajectory_is_set_aside(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     put_run(agent=WINDOW)
     export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
-    found, aside, taken = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
-    assert (taken.num_traces, found.num_rows, aside.num_traces) == (0, 0, 24)  # 8 trajectories, each of 3 turns
+    turns, aside, taken = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
+    assert (taken.num_traces, turns.num_rows, aside.num_traces) == (0, 0, 24)  # 8 trajectories, each of 3 turns
     (line,) = aside.lines()
     assert "is one of 3 contexts of a trajectory" in line
 
@@ -242,31 +242,31 @@ def test_how_a_trajectory_ended_comes_back(store, put_run, take: TakeIn, tmp_pat
     rows[0] |= {"status": "env_error", "truncated": False}
     table = put_run(agent=FULL, turns=pa.Table.from_pylist(rows, schema=TURNS.schema))
     export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
-    found, _, _ = take(next((tmp_path / "out").iterdir()), "messages")
+    turns, _, _ = take(next((tmp_path / "out").iterdir()), "messages")
     columns = ["trajectory_id", "member", "status", "terminated", "truncated", "success"]
-    assert found.select(columns).equals(table.select(columns))
+    assert turns.select(columns).equals(table.select(columns))
 
 
-def test_a_success_without_a_reward_is_one(take: TakeIn) -> None:
-    told = {"prompt": "q", "completion": "a", "group_id": "g"}
-    values = [{**told, "success": success} for success in (True, False, None)]
-    found, _, taken = take(values, "messages")
+def test_success_without_reward_counts(take: TakeIn) -> None:
+    line = {"prompt": "q", "completion": "a", "group_id": "g"}
+    values = [{**line, "success": success} for success in (True, False, None)]
+    turns, _, taken = take(values, "messages")
     assert not taken.is_paid
-    assert found["success"].to_pylist() == [True, False, False]
-    absent = [set(json.loads(info)["imported"]["absent"]) & {"reward", "success"} for info in found["info"].to_pylist()]
+    assert turns["success"].to_pylist() == [True, False, False]
+    absent = [set(json.loads(info)["imported"]["absent"]) & {"reward", "success"} for info in turns["info"].to_pylist()]
     assert absent == [{"reward"}, {"reward"}, {"reward", "success"}]
 
 
 @pytest.mark.parametrize("think", ["hi", "think", ">"])
-def test_the_answer_is_what_comes_after_the_reasoning(take: TakeIn, think: str) -> None:
+def test_answer_follows_the_reasoning(take: TakeIn, think: str) -> None:
     """The reasoning may be text that also occurs in its tags."""
-    said = {"role": "assistant", "reasoning_content": think, "content": "yes"}
-    table, _, _ = take([{"messages": [{"role": "user", "content": "q"}, said]}], "messages")
+    message = {"role": "assistant", "reasoning_content": think, "content": "yes"}
+    table, _, _ = take([{"messages": [{"role": "user", "content": "q"}, message]}], "messages")
     assert (table["think"].to_pylist(), table["answer"].to_pylist()) == ([think], ["yes"])
 
 
 @pytest.mark.parametrize("strange", [{"completion": 42}, {"completion": "a", "prompt": 7}])
-def test_what_is_neither_text_nor_messages_is_set_aside(take: TakeIn, strange: dict[str, Any]) -> None:
+def test_neither_text_nor_messages_set_aside(take: TakeIn, strange: dict[str, Any]) -> None:
     good = {"prompt": "q", "completion": "a", "reward": 1.0}
     table, aside, _ = take([good, {**good, **strange}], "messages", should_keep_groups=False)
     assert (table.num_rows, aside.num_traces) == (1, 1)
@@ -275,7 +275,7 @@ def test_what_is_neither_text_nor_messages_is_set_aside(take: TakeIn, strange: d
 
 
 @pytest.mark.parametrize("strange", [{"env_seed": -1}, {"env_seed": 2**63}, {"initial_state_digest": "none"}])
-def test_a_first_state_that_cannot_be_stored_is_set_aside(take: TakeIn, strange: dict[str, Any]) -> None:
+def test_unstorable_first_state_set_aside(take: TakeIn, strange: dict[str, Any]) -> None:
     good = {"prompt": "q", "completion": "a", "reward": 1.0, "env_seed": 7}
     table, aside, _ = take([good, {**good, **strange}], "messages")
     assert table["env_seed"].to_pylist() == [7]
@@ -298,11 +298,11 @@ def document(**changes: Any) -> dict[str, Any]:
             "metrics": {"prompt_token_ids": [1, 2, 3, 4], "completion_token_ids": [5], "logprobs": [-1.5]},
         },
     ]  # fmt: skip
-    own = {"schema_version": "ATIF-v1.6", "session_id": "s", "agent": {"name": "other"}, "steps": steps}
-    return own | changes
+    whole = {"schema_version": "ATIF-v1.6", "session_id": "s", "agent": {"name": "other"}, "steps": steps}
+    return whole | changes
 
 
-def test_atif_of_others_has_their_tokens_and_no_reward(take: TakeIn) -> None:
+def test_foreign_atif_has_tokens_without_reward(take: TakeIn) -> None:
     table, _, taken = take([document()], "atif")
     first, second = table.to_pylist()
     assert (first["prompt_ids"], second["prompt_ids"], second["is_context_start"]) == ([1, 2], [4], False)
@@ -329,7 +329,7 @@ def test_broken_documents_are_set_aside(take: TakeIn, value: Any, reason: str) -
     assert reason in next(aside.lines())
 
 
-def test_symlinks_are_followed_by_name_and_not_in_folders(take: TakeIn, tmp_path: Path) -> None:
+def test_named_symlinks_are_followed(take: TakeIn, tmp_path: Path) -> None:
     folder, outside = tmp_path / "folder", tmp_path / "outside.json"
     folder.mkdir()
     outside.write_text(json.dumps(document(trajectory_id="outside")))
@@ -339,7 +339,7 @@ def test_symlinks_are_followed_by_name_and_not_in_folders(take: TakeIn, tmp_path
     assert take(folder, "atif")[0]["trajectory_id"].to_pylist() == ["own"] * 2
 
 
-def test_a_document_that_cannot_be_read_is_an_error(take: TakeIn, tmp_path: Path) -> None:
+def test_unreadable_document_is_an_error(take: TakeIn, tmp_path: Path) -> None:
     (tmp_path / "a.json").symlink_to("/proc/self/mem")  # a file that cannot be read from its start
     with pytest.raises(DataError, match=r"a.json: cannot be read \(Input/output error\)"):
         take(tmp_path / "a.json", "atif")
@@ -350,10 +350,10 @@ def test_an_unknown_format_is_named(take: TakeIn) -> None:
         take([], "slime")
 
 
-def test_messages_keep_what_a_chat_template_needs(take: TakeIn) -> None:
+def test_messages_keep_chat_template_fields(take: TakeIn) -> None:
     """OpenAI's fine-tuning format of today and of old: calls, tools, weights, parts, reasoning."""
     look = {"name": "look", "parameters": {"type": "object"}}
-    told = [
+    messages = [
         {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "short"}]},
         {"role": "user", "content": "q"},
         {"role": "assistant", "content": "wrong", "weight": 0},
@@ -370,7 +370,7 @@ def test_messages_keep_what_a_chat_template_needs(take: TakeIn) -> None:
         {"role": "assistant", "content": "a wall"},
     ]
     lines = [
-        {"messages": told, "tools": json.dumps([{"type": "function", "function": look}])},
+        {"messages": messages, "tools": json.dumps([{"type": "function", "function": look}])},
         {"messages": old, "functions": [look]},
     ]
     table, aside, taken = take(lines, "messages")
@@ -412,20 +412,20 @@ def test_sharegpt_is_read(take: TakeIn) -> None:
     assert "a message from 'function_call' is not the JSON of a call" in next(aside.lines())
 
 
-def test_an_export_of_texts_keeps_calls_reasoning_and_tools(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+def test_text_export_keeps_calls_and_tools(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     called = {"role": "assistant", "content": "", "reasoning_content": "hm",
               "tool_calls": [{"type": "function", "function": {"name": "look", "arguments": {"to": "a"}}}]}  # fmt: skip
     messages = [{"role": "user", "content": "q"}, called, {"role": "tool", "content": "wall"},
                 {"role": "user", "content": "?"}, {"role": "assistant", "content": "no"}]  # fmt: skip
     line = {"messages": messages, "tools": [{"type": "function", "function": {"name": "look"}}]}
-    found, _, _ = take([line], "messages")
-    put_run("again", FULL, found)
+    turns, _, _ = take([line], "messages")
+    put_run("again", FULL, turns)
     export_run(Recorded(store, "again"), "messages", tmp_path / "out", parse_choice([]))
     (exported,) = map(json.loads, next((tmp_path / "out").glob("*.jsonl")).read_text().splitlines())
     assert {name: exported[name] for name in line} == line
 
 
-def test_calls_of_atif_and_verifiers_are_kept_without_tokens(take: TakeIn) -> None:
+def test_foreign_calls_kept_without_tokens(take: TakeIn) -> None:
     without = document()
     for step in without["steps"]:
         step.pop("metrics", None)

@@ -32,7 +32,7 @@ def played(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed:
 SOKOBAN = {"type": "sokoban", "observation": "compact", "generator": "distance", "vocabulary": "new"}
 
 
-def test_a_compact_sokoban_is_drawn_in_the_default_symbols() -> None:
+def test_compact_sokoban_drawn_with_default_symbols() -> None:
     frames = replay_frames(read_settings(SOKOBAN), played(SOKOBAN, [["Up", "Left"], []]))
     assert [len(turn) for turn in frames] == [3, 1]
     text = frames[0][0]["text"]
@@ -42,7 +42,7 @@ def test_a_compact_sokoban_is_drawn_in_the_default_symbols() -> None:
     assert frames[1][0] == frames[0][-1]  # the next turn begins where this one ended
 
 
-def test_slips_are_those_of_the_trajectorys_own_seed() -> None:
+def test_slips_follow_trajectory_seed() -> None:
     lake = {"type": "frozen_lake", "observation": "compact", "slip": 2 / 3}
     turns = played(lake, [["Right"]], dynamics_seed=1)
     assert replay_frames(read_settings(lake), turns) is not None
@@ -50,7 +50,7 @@ def test_slips_are_those_of_the_trajectorys_own_seed() -> None:
     assert None in others  # another slip leads to another state, and is never shown instead
 
 
-def test_a_turn_that_search_chose_slips_by_its_own_seed() -> None:
+def test_searched_turn_slips_by_own_seed() -> None:
     lake = {"type": "frozen_lake", "observation": "compact", "slip": 2 / 3}
     settings = read_settings(lake)
     by_seed = [played(lake, [["Right"]], dynamics_seed=seed)[0] for seed in range(30)]
@@ -70,7 +70,7 @@ def test_a_turn_that_search_chose_slips_by_its_own_seed() -> None:
     assert replay_frames(settings, rows) is not None
 
 
-def test_a_bandit_shows_its_arms_and_what_was_paid() -> None:
+def test_bandit_shows_arms_and_payment() -> None:
     bandit = {"type": "bandit"}
     environment = make(read_settings(bandit))
     environment.reset(seed=3)
@@ -85,7 +85,7 @@ def test_a_bandit_shows_its_arms_and_what_was_paid() -> None:
     "change",
     [{"initial_state_digest": "0" * 16}, {"state_digest": "0" * 16}, {"executed_actions": ["Fly"]}, {"env_seed": 4}],
 )
-def test_what_the_environment_does_not_repeat_is_not_drawn(change: dict) -> None:
+def test_unrepeatable_environment_is_not_drawn(change: dict) -> None:
     turns = played(SOKOBAN, [["Up"]])
     assert replay_frames(read_settings(SOKOBAN), [turns[0] | change]) is None
 
@@ -93,12 +93,12 @@ def test_what_the_environment_does_not_repeat_is_not_drawn(change: dict) -> None
 def episode(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed: int = 9) -> dict:
     """Evaluated episode as stored, played in an environment with these settings."""
     environment = make(settings_of(config))
-    seen, _ = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
+    observation, _ = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
     digest, observations, total = environment.state_digest(), [], 0.0
     for executed in actions:
-        observations.append(seen)
+        observations.append(observation)
         for action in executed:
-            seen, reward, _, _, _ = environment.step(action)
+            observation, reward, _, _, _ = environment.step(action)
             total += reward
     return {
         "seed": seed,
@@ -124,11 +124,11 @@ def settings_of(config: dict):
         {"seed": 4},
     ],
 )
-def test_episode_that_is_not_repeated_is_not_drawn(change: dict) -> None:
+def test_unrepeated_episode_is_not_drawn(change: dict) -> None:
     assert replay_episode(SOKOBAN, **episode(SOKOBAN, [["Up"], ["Up"]]) | change) is None
 
 
-def test_an_environment_that_cannot_be_made_here_is_not_drawn() -> None:
+def test_unavailable_environment_is_not_drawn() -> None:
     settings = {"type": "webshop", "folder": "/no/such/folder", "digest": "0" * 16}
     with pytest.raises(StarPOError):
         make(read_settings(settings))

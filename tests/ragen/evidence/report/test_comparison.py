@@ -11,13 +11,13 @@ def drawn(curves: list[Curve], title: str = "title") -> str:
     return draw_comparison(curves, title).decode()
 
 
-def test_points_are_placed_by_updates_and_success() -> None:
+def test_points_placed_by_updates_and_success() -> None:
     ((first, second, third),) = lines(drawn([Curve("a-s0", POINTS)]), "curve")
     assert second[0] - first[0] == pytest.approx(2 * (third[0] - second[0]), rel=1e-3)
     assert first[1] - second[1] == pytest.approx(2 * (third[1] - second[1]), rel=1e-3)
 
 
-def test_every_run_has_a_colour_and_a_legend_entry_of_its_own() -> None:
+def test_every_run_has_colour_and_legend() -> None:
     names = [f"sokoban-s{seed}" for seed in range(len(COLOURS))]
     picture = drawn([Curve(name, POINTS) for name in names])
     assert len(lines(picture, "curve")) == len(names)

@@ -9,7 +9,7 @@ from starpo.ragen.evidence.report.words import headline, strange_panels
 from starpo.ragen.store.records.run import RunRecord
 
 
-def test_evaluation_has_its_interval_and_is_not_smoothed() -> None:
+def test_evaluation_has_interval_unsmoothed() -> None:
     series = {
         "evaluation/sokoban/success": {0: 0.2, 5: 0.4},
         "evaluation/sokoban/success_low": {0: 0.1, 5: 0.3},
@@ -28,7 +28,7 @@ def test_trained_environment_comes_before_variants() -> None:
     assert [line.label for line in main_panels(series)[0].lines] == ["sokoban", "large"]
 
 
-def test_a_curve_is_smoothed_by_centred_means_of_five() -> None:
+def test_curve_smoothed_by_five_point_means() -> None:
     values = [0.3, 0.3, 0.6, 0.3, 0.3, 0.3, 0.3, 0.65, 0.7, 0.76]
     line = smoothed_line("x", {3 + n: value for n, value in enumerate(values)})
     assert [x for x, _ in line.raw] == list(range(3, 13))
@@ -53,7 +53,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_success_rises_or_falls_only_where_pairs_show_it(kind: str) -> None:
+def test_success_change_needs_paired_evidence(kind: str) -> None:
     change, expected = CHANGES[kind]
     series = {"evaluation/sokoban/success": {0: 3 / 24, 2: 4 / 24}}
     assert headline(series, "sokoban", {0: 0, 2: 2}, change).startswith(expected)
@@ -64,7 +64,7 @@ def test_gradient_norms_above_zero_are_logarithmic() -> None:
     assert not main_panels({"update/gradient_norm": {0: 0.0, 1: 9.0}})[0].is_log
 
 
-def test_panel_in_unknown_symbols_expects_0_percent():
+def test_unknown_symbols_panel_expects_zero():
     config = preset("sokoban").model_dump(mode="json")
     run = RunRecord(name="a", flow="starpo", preset="sokoban", created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
     remark = strange_panels(run)

@@ -25,12 +25,12 @@ def rollouts(data) -> list[int]:
 
 
 @pytest.mark.ci
-def test_every_metric_of_every_stage_is_a_series(data) -> None:
+def test_every_stage_metric_is_series(data) -> None:
     assert data.series["evaluation/sokoban/success"] == pytest.approx({0: 0.2, 1: 0.3, 2: 0.4, 3: 0.5, 4: 0.6})
     assert list(data.series["rollout/success_rate"]) == [0, 1, 2, 3]
 
 
-def test_decisions_of_all_groups_are_there_best_first(data) -> None:
+def test_decisions_of_groups_best_first(data) -> None:
     # four iterations of three groups; half of three groups kept is one or two
     assert [(d.iteration, d.rank) for d in data.decisions] == [(i, r) for i in range(4) for r in range(3)]
     assert {d.is_kept for d in data.decisions} == {True, False}
@@ -38,7 +38,7 @@ def test_decisions_of_all_groups_are_there_best_first(data) -> None:
     assert {d.num_trajectories for d in data.decisions} == {2}
 
 
-def test_trajectories_are_whole_and_their_text_is_unchanged(data, stored_run: Store, huge_text: str) -> None:
+def test_trajectories_whole_and_unchanged(data, stored_run: Store, huge_text: str) -> None:
     keys = stored_run.runs.iterations("hostile")[2]["rollout"]
     stored = {(r["trajectory_id"], r["turn"]): r for r in stored_run.read_table("turns", keys["turns"]).to_pylist()}
     shown = {
@@ -82,7 +82,7 @@ def test_tokens_spell_the_response_as_sampled(data) -> None:
                 assert turn["surprisals"][:4] == [0, 500, 1000, 1500][: len(turn["ids"])]
 
 
-def test_evaluated_episodes_are_embedded_with_their_boards(data, stored_run: Store) -> None:
+def test_evaluated_episodes_embedded_with_boards(data, stored_run: Store) -> None:
     assert [(e.iteration, e.cell, e.num_trajectories) for e in data.evaluations] == [
         (i, "sokoban", 3) for i in (0, 2, 4)
     ]
@@ -106,31 +106,31 @@ def test_small_budget_embeds_a_part(stored_run: Store, data) -> None:
 
 
 @pytest.mark.ci
-def test_a_wanted_iteration_comes_in_whatever_the_limit(stored_run: Store) -> None:
+def test_wanted_iteration_ignores_limit(stored_run: Store) -> None:
     assert rollouts(gather(stored_run, "hostile", wanted=[2], max_sampled_iterations=1)) == [2, 3]
     with pytest.raises(ConfigError, match="run hostile has no rollout at iteration 9; it has 0 to 3"):
         gather(stored_run, "hostile", wanted=[9])
 
 
 @pytest.mark.ci
-def test_trajectories_that_are_used_again_are_counted_once(damaged_run: Store) -> None:
+def test_reused_trajectories_counted_once(damaged_run: Store) -> None:
     recorded = damaged_run.runs.iterations("hostile")
     for stage in ("rollout", "reward", "variance_filter"):
         damaged_run.runs.record_stage("hostile", 1, stage, recorded[0][stage])  # as with Online-k
-    found = gather(damaged_run, "hostile")
-    assert (found.collected, found.num_iterations, rollouts(found)) == ([0, 2, 3], 4, [0, 2, 3])
-    assert embedded_words(found)[0].startswith("All 18 training trajectories of the run are in this page.")
+    data = gather(damaged_run, "hostile")
+    assert (data.collected, data.num_iterations, rollouts(data)) == ([0, 2, 3], 4, [0, 2, 3])
+    assert embedded_words(data)[0].startswith("All 18 training trajectories of the run are in this page.")
     assert rollouts(gather(damaged_run, "hostile", wanted=[1])) == [0, 1, 2, 3]
 
 
-def test_both_ends_of_a_replay_are_told_apart(damaged_run: Store) -> None:
+def test_replay_ends_are_distinguished(damaged_run: Store) -> None:
     evaluated = damaged_run.runs.iterations("hostile")[4]["evaluate:sokoban"]
     damaged_run.runs.record_stage("hostile", 4, "evaluate_base:sokoban", evaluated)
     cells = [e.cell for e in gather(damaged_run, "hostile").evaluations if e.iteration == 4]
     assert cells == ["sokoban", "sokoban of the base run"]
 
 
-def test_a_run_that_has_only_begun_has_no_trajectories(tmp_path) -> None:
+def test_new_run_has_no_trajectories(tmp_path) -> None:
     store = Store(str(tmp_path))
     store.runs.create("new", flow="starpo", preset=None, config={"environment": {"type": "bandit"}})
     data = gather(store, "new")
@@ -140,7 +140,7 @@ def test_a_run_that_has_only_begun_has_no_trajectories(tmp_path) -> None:
 
 
 @pytest.mark.ci
-def test_an_environment_that_is_not_known_here_is_not_drawn(damaged_run: Store, tmp_path) -> None:
+def test_unknown_environment_is_not_drawn(damaged_run: Store, tmp_path) -> None:
     path = tmp_path / "store" / "runs" / "hostile" / "run.json"
     path.write_text(path.read_text().replace('"type": "sokoban"', '"type": "no_such_world"'))
     data = gather(damaged_run, "hostile")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, embed, sampled
 
 
-def test_sampling_takes_ends_then_the_middles_of_gaps() -> None:
+def test_sampling_takes_ends_then_gap_middles() -> None:
     # 0..8: the last, the first, the preferred 3; the widest gap is 3..8, its middle 5; then 0..3 and 5..8 are
     # equally wide; the earlier one comes first, its middle 1
     assert sampled(range(9), [3], 5) == [8, 0, 3, 5, 1]
@@ -19,7 +19,7 @@ def test_sampling_takes_ends_then_the_middles_of_gaps() -> None:
 
 
 @given(st.sets(st.integers(0, 300), max_size=40), st.lists(st.integers(0, 300), max_size=5), st.integers(1, 50))
-def test_a_sample_is_as_large_as_it_may_be_and_repeats_nothing(iterations, preferred, limit) -> None:
+def test_sample_fills_limit_without_repeats(iterations, preferred, limit) -> None:
     chosen = sampled(sorted(iterations), preferred, limit)
     assert len(chosen) == len(set(chosen)) == min(limit, len(iterations))
     assert set(chosen) <= iterations
@@ -37,7 +37,7 @@ def batch(iteration: int, num_groups: int = 4) -> TrajectoryBatch:
     return TrajectoryBatch(iteration, None, groups, 2 * num_groups)
 
 
-def test_batches_are_taken_in_order_until_one_does_not_fit() -> None:
+def test_batches_taken_until_one_overflows() -> None:
     size = len(embed([batch(0)], 10**9)[0].packed)
     taken = embed(iter([batch(5), batch(0), batch(3)]), 2 * size + 500)
     assert [e.iteration for e in taken] == [5, 0]
@@ -45,7 +45,7 @@ def test_batches_are_taken_in_order_until_one_does_not_fit() -> None:
     assert (taken[0].num_trajectories, taken[0].num_all, taken[0].num_not_drawn) == (8, 8, 2)
 
 
-def test_large_first_batch_is_cut_to_fit() -> None:
+def test_large_first_batch_is_truncated() -> None:
     whole = embed([batch(0, 16)], 10**9)[0]
     (part,) = embed([batch(0, 16)], len(whole.packed) // 2)
     assert len(part.packed) <= len(whole.packed) // 2
@@ -55,7 +55,7 @@ def test_large_first_batch_is_cut_to_fit() -> None:
 
 
 @pytest.mark.ci
-def test_no_more_groups_are_made_than_may_fit() -> None:
+def test_groups_made_only_if_fitting() -> None:
     made: list[str] = []
 
     def counted(of: TrajectoryBatch) -> TrajectoryBatch:
@@ -72,6 +72,6 @@ def test_no_more_groups_are_made_than_may_fit() -> None:
     assert len(made) < 64
 
 
-def test_what_is_wanted_is_there_whatever_its_size() -> None:
+def test_wanted_batch_present_at_any_size() -> None:
     taken = embed([batch(7), batch(3), batch(9), batch(0)], 1, wanted=[3, 7])
     assert [(e.iteration, e.num_trajectories) for e in taken] == [(7, 8), (3, 8)]

@@ -9,7 +9,7 @@ from starpo.schemas.manifest import Stage
 from tests.examples import example
 
 
-def test_an_episode_that_an_error_ended_is_in_no_statistic(tmp_path) -> None:
+def test_failed_episode_is_in_no_statistic(tmp_path) -> None:
     store = Store(str(tmp_path / "store"))
     good = example("episodes").to_pylist()[0] | {"success": True, "status": "ok"}
     failed = good | {"env_seed": good["env_seed"] + 1, "success": False, "status": "env_error"}

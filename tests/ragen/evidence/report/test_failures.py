@@ -46,19 +46,19 @@ def test_failures_are_counted_with_an_example():
         {"members": [member("b-0", True), member("b-1", False, "malformed", "limit")]},
         {"members": [member("c-0", None, "limit"), member("c-1", False, "lost", greedy=True)]},  # neither counts
     ]
-    found = failures_of(7, groups)
-    assert (found.iteration, found.num_trajectories, found.num_failed) == (7, 4, 3)
-    assert found.kinds == [  # a cause comes before an end, the more frequent end before the other
+    failures = failures_of(7, groups)
+    assert (failures.iteration, failures.num_trajectories, failures.num_failed) == (7, 4, 3)
+    assert failures.kinds == [  # a cause comes before an end, the more frequent end before the other
         Kind(KINDS["malformed"], 2, "b-1", "b-0"),
         Kind(KINDS["limit"], 2, "b-1", "b-0"),
         Kind(KINDS["lost"], 1, "a-1", None),
     ]
-    assert goes_wrong(found) == (
+    assert goes_wrong(failures) == (
         "What goes wrong now: 3 of 4 trajectories of the last rollout, of iteration 7, fail, some in several ways:"
     )
 
 
-def test_a_rollout_in_which_nothing_fails_says_so():
-    found = failures_of(7, [{"members": [member("a-0", True)]}])
-    assert goes_wrong(found) == "Every trajectory of the last rollout, of iteration 7, succeeds (1)."
+def test_rollout_without_failures_says_so():
+    failures = failures_of(7, [{"members": [member("a-0", True)]}])
+    assert goes_wrong(failures) == "Every trajectory of the last rollout, of iteration 7, succeeds (1)."
     assert goes_wrong(failures_of(7, [])) == goes_wrong(None) == ""

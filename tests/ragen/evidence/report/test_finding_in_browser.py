@@ -28,7 +28,7 @@ def find(page, **choices: str) -> str:
     return page.text(".said")
 
 
-def test_filters_leave_what_they_name_and_say_how_many(page, stored_run: Store) -> None:
+def test_filters_show_matches_and_count(page, stored_run: Store) -> None:
     page.run("document.getElementById('find').scrollIntoView()")
     page.wait_for("document.getElementById('finder').dataset.searched")
     assert page.text(".said") == "33 of 33 trajectories, in 5 iterations."
@@ -56,10 +56,10 @@ def test_filters_leave_what_they_name_and_say_how_many(page, stored_run: Store) 
     assert find(page, outcome="", iteration_low="2", iteration_high="3").startswith("15 of 33")
 
 
-def test_search_finds_text_everywhere_and_leads_to_the_turn(page) -> None:
+def test_search_finds_text_and_opens_turn(page) -> None:
     page.run("document.getElementById('find').scrollIntoView()")
-    said = find(page, text="ONERROR")
-    assert " of 33 trajectories" in said
+    count = find(page, text="ONERROR")
+    assert " of 33 trajectories" in count
     hits = page.texts(".results .hit")
     assert {hit.split(" · ")[0].split("iteration ")[1] for hit in hits} >= {"0", "1", "2", "3"}
     assert set(page.texts(".results mark")) == {"onerror"}
@@ -105,7 +105,7 @@ def test_tab_reaches_every_kind_of_control(page) -> None:
         assert page.run("return document.activeElement.matches(arguments[0])", selector), selector
 
 
-def test_the_page_may_not_connect_to_anything(page) -> None:
+def test_page_may_not_connect(page) -> None:
     blocked = page.run(
         """
         return new Promise((done) => {
@@ -118,7 +118,7 @@ def test_the_page_may_not_connect_to_anything(page) -> None:
     assert len(page.complaints()) <= 3  # the attempt itself; read here, so that the fixture does not see it
 
 
-def test_a_run_with_missing_parts_is_shown_with_what_is_there(browser, damaged_run: Store, tmp_path: Path) -> None:
+def test_incomplete_run_shows_available_parts(browser, damaged_run: Store, tmp_path: Path) -> None:
     import shutil
 
     for iteration, stage, kind in (

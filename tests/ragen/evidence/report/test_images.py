@@ -20,7 +20,7 @@ def turns_of(data):
     return packed["groups"][0]["members"][0]["turns"], packed["texts"]
 
 
-def test_prompts_name_their_images_and_the_page_holds_each_once(visual_run):
+def test_page_holds_each_prompt_image_once(visual_run):
     data = gather(visual_run, "seen")
     rows = visual_run.read_table("images", "d" * 32).to_pylist()
     stored = {row["digest"]: Image.from_png(row["png"]).to_png() for row in rows}  # compressed by themselves
@@ -36,7 +36,7 @@ def test_prompts_name_their_images_and_the_page_holds_each_once(visual_run):
     assert "img-src data:;" in page
 
 
-def test_of_many_images_some_are_shown_and_all_counted(visual_run):
+def test_many_images_sampled_and_all_counted(visual_run):
     data = gather(visual_run, "seen", max_image_bytes=1500)
     assert 0 < len(data.images) < data.num_images
     assert sum(map(len, data.images.values())) <= 1500
@@ -44,7 +44,7 @@ def test_of_many_images_some_are_shown_and_all_counted(visual_run):
     assert any(words in sentence for sentence in embedded_words(data))
 
 
-def test_a_picture_of_other_pixels_is_left_out_and_said(visual_run, tmp_path):
+def test_picture_of_other_pixels_is_omitted(visual_run, tmp_path):
     images = visual_run.read_table("images", "d" * 32)
     _, second, *rest = images["png"].to_pylist()
     forged = [second, second, *rest]

@@ -60,7 +60,7 @@ def test_the_page_is_whole_by_itself(page: str) -> None:
     assert "url(" not in page
 
 
-def test_hostile_text_adds_no_element_and_no_script(page: str, hostile_texts: tuple[str, ...]) -> None:
+def test_hostile_text_adds_no_markup(page: str, hostile_texts: tuple[str, ...]) -> None:
     elements = Elements(page)
     # the page's data, four rollouts and three evaluations, the page's own script
     kinds = [attributes.get("type") for tag, attributes in elements.elements if tag == "script"]
@@ -72,7 +72,7 @@ def test_hostile_text_adds_no_element_and_no_script(page: str, hostile_texts: tu
             assert text not in page
 
 
-def test_only_the_pages_own_script_may_run(page: str) -> None:
+def test_only_own_script_may_run(page: str) -> None:
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
     script = Elements(page).scripts[-1]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -81,7 +81,7 @@ def test_only_the_pages_own_script_may_run(page: str) -> None:
     assert not re.search(r"http|connect-src|img-src|\*|unsafe-eval", policy)
 
 
-def test_embedded_data_are_read_back_as_they_were(page: str, stored_run: Store) -> None:
+def test_embedded_data_round_trip(page: str, stored_run: Store) -> None:
     scripts = Elements(page).scripts
     packed = json.loads(gzip.decompress(base64.b64decode(scripts[1])))
     responses = {turn["response"] for group in packed["groups"] for m in group["members"] for turn in m["turns"]}
@@ -92,18 +92,18 @@ def test_embedded_data_are_read_back_as_they_were(page: str, stored_run: Store) 
     assert data["reasons"][data["decisions"][0][7]]
 
 
-def test_code_in_words_is_marked_and_all_else_escaped() -> None:
+def test_words_mark_code_escape_rest() -> None:
     assert coded("ask `ragen <b>` & go, ` not this") == "ask <code>ragen &lt;b&gt;</code> &amp; go, ` not this"
 
 
-def test_a_run_that_has_only_begun_still_has_a_page(tmp_path) -> None:
+def test_new_run_has_a_page(tmp_path) -> None:
     store = Store(str(tmp_path))
     store.runs.create("new", flow="starpo", preset=None, config={"environment": {"type": "bandit"}})
     assert "No evaluation has been stored yet." in render_report(gather(store, "new"))
 
 
 @pytest.mark.ci
-def test_what_is_embedded_is_stated_with_counts(page: str, stored_run: Store) -> None:
+def test_embedded_parts_stated_with_counts(page: str, stored_run: Store) -> None:
     assert "All 24 training trajectories of the run are in this page." in page
     assert "All 9 episodes of its 3 evaluations are included." in page
     small = render_report(gather(stored_run, "hostile", max_rollout_bytes=1, max_evaluation_bytes=1))
@@ -114,7 +114,7 @@ def test_what_is_embedded_is_stated_with_counts(page: str, stored_run: Store) ->
     assert "`" not in small.partition("<main")[2].partition("<script")[0]
 
 
-def test_every_artifact_is_listed_with_its_key_and_origin(page: str, data: ReportData) -> None:
+def test_artifacts_listed_with_key_and_origin(page: str, data: ReportData) -> None:
     shown = json.loads(Elements(page).scripts[0])
     assert [(r[0], r[1], r[2], r[3]) for r in shown["artifacts"]] == [
         (p.iteration, p.stage, p.kind, p.key) for p in data.manifests
@@ -125,7 +125,7 @@ def test_every_artifact_is_listed_with_its_key_and_origin(page: str, data: Repor
         assert shown["origins"][row[11]]["versions"].startswith("python "), place
 
 
-def test_the_same_data_give_the_same_page(page: str, data: ReportData) -> None:
+def test_same_data_same_page(page: str, data: ReportData) -> None:
     assert render_report(data) == page
 
 
@@ -146,7 +146,7 @@ def test_the_verdict_is_one_line(data: ReportData, verdict: RunVerdict, words: s
     assert f">{words}</p>" in render_report(dataclasses.replace(data, verdict=verdict))
 
 
-def test_the_headline_says_what_pairs_of_episodes_show(data: ReportData) -> None:
+def test_headline_states_paired_result(data: ReportData) -> None:
     assert data.change is not None
     assert (data.change.mean, data.change.num_pairs) == (0.0, 3)  # the stored episodes of both ends are the same
     page = render_report(dataclasses.replace(data, change=PanelDifference(0.4, 0.3, 0.5, 0.001, 20)))

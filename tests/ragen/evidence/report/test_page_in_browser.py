@@ -21,7 +21,7 @@ def test_every_part_is_drawn(page) -> None:
     assert page.count(".token") > 10
 
 
-def test_a_prompt_is_folded_and_says_what_the_model_was_told(page, stored_run: Store) -> None:
+def test_folded_prompt_shows_model_input(page, stored_run: Store) -> None:
     row = rows(stored_run, 1, "rollout", "turns")[1]
     page.go(f"#iteration=1&trajectory={row['trajectory_id']}&turn={row['turn']}")
     prompt = f".turn[data-turn='{row['turn']}'] .prompt"
@@ -32,7 +32,7 @@ def test_a_prompt_is_folded_and_says_what_the_model_was_told(page, stored_run: S
     assert page.texts(f"{prompt} pre") == [f"<|im_start|>user\n{row['observation']}<|im_end|>\n<|im_start|>assistant\n"]
 
 
-def test_a_prompt_holds_what_was_in_its_context_before(page, hostile_texts) -> None:
+def test_prompt_includes_previous_context(page, hostile_texts) -> None:
     """Uses a full context made here, whose second turn sees the first, as the stored run has windows of one turn."""
     page.run(
         """
@@ -65,7 +65,7 @@ def unfold(page, selector: str) -> None:
     page.wait_for(f"document.querySelector({json.dumps(selector + ' pre')})")
 
 
-def test_hostile_and_huge_text_is_shown_as_text(page, stored_run: Store, hostile_texts, huge_text: str) -> None:
+def test_hostile_huge_text_shown_as_text(page, stored_run: Store, hostile_texts, huge_text: str) -> None:
     shown = set()
     page.put(".shade select", "none")
     for iteration in range(4):
@@ -79,7 +79,7 @@ def test_hostile_and_huge_text_is_shown_as_text(page, stored_run: Store, hostile
     assert page.count(".turn :is(img, script, a, base, iframe, style)") == 0
 
 
-def test_characters_that_reorder_text_are_named_and_kept_apart(page, stored_run: Store) -> None:
+def test_reordering_characters_are_named(page, stored_run: Store) -> None:
     row = next(r for r in rows(stored_run, 0, "rollout", "turns") if "\u202e" in r["response"])
     page.go(f"#iteration=0&trajectory={row['trajectory_id']}&turn={row['turn']}")
     card = f".turn[data-turn='{row['turn']}']"
@@ -110,9 +110,9 @@ def test_tokens_are_shaded_by_log_probs(page, stored_run: Store) -> None:
     assert len({colour for _, colour in tokens[:8]}) == 7
     page.press(f"{card} .tokens", "ArrowRight")
     page.press(f"{card} .tokens", "ArrowRight")
-    said = page.text(f"{card} .token-readout")
-    assert said.startswith(f"token 2 of {len(tokens)} ")
-    assert f"id {row['response_ids'][1]} · log-prob −0.500 · p 0.607" in said
+    readout = page.text(f"{card} .token-readout")
+    assert readout.startswith(f"token 2 of {len(tokens)} ")
+    assert f"id {row['response_ids'][1]} · log-prob −0.500 · p 0.607" in readout
     page.run(
         "document.querySelectorAll(arguments[0])[3].dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))",
         f"{card} .token",
@@ -155,7 +155,7 @@ def test_the_film_steps_plays_and_pauses(page, stored_run: Store) -> None:
     assert page.text(".player .play") == "Play"
 
 
-def test_an_iteration_has_its_stages_metrics_and_groups(page, stored_run: Store) -> None:
+def test_iteration_shows_stages_metrics_groups(page, stored_run: Store) -> None:
     page.go("#iteration=1")
     assert page.text(".iteration-title") == "Iteration 1"
     stages = stored_run.runs.iteration("hostile", 1)
@@ -183,7 +183,7 @@ def test_an_iteration_has_its_stages_metrics_and_groups(page, stored_run: Store)
     assert "The filter decided nothing in this iteration" in page.text("[data-part=Groups]")
 
 
-def test_an_address_opens_what_it_names(browser, path: Path, stored_run: Store) -> None:
+def test_address_opens_its_target(browser, path: Path, stored_run: Store) -> None:
     row = rows(stored_run, 2, "rollout", "turns")[-1]
     browser.open(path, f"#iteration=2&trajectory={row['trajectory_id']}&turn={row['turn']}")
     assert browser.text(".trajectory-title") == f"Iteration 2, trajectory {row['trajectory_id']}"
@@ -216,7 +216,7 @@ def test_evaluated_episodes_are_followed_over_checkpoints(page, stored_run: Stor
     page.wait_for("document.querySelector('.trajectory-title').textContent.startsWith('Evaluation sokoban after 2')")
 
 
-def test_first_paragraph_says_what_goes_wrong(page, data_of_failures) -> None:
+def test_first_paragraph_names_failures(page, data_of_failures) -> None:
     assert page.text("#failures .headline").startswith(f"What goes wrong now: {data_of_failures.num_failed} of ")
     assert [int(text) for text in page.texts("#failures li b")] == [kind.count for kind in data_of_failures.kinds]
     page.follow("#failures li a")

@@ -54,7 +54,7 @@ def test_missing_artifact_leaves_a_named_gap(
 
 
 @pytest.mark.ci
-def test_damaged_files_and_manifests_are_told_from_missing_ones(damaged_run: Store) -> None:
+def test_damaged_and_missing_files_distinguished(damaged_run: Store) -> None:
     flip_a_byte(folder(damaged_run, 0, "variance_filter", "metrics") / "part-00000.parquet")
     manifest = folder(damaged_run, 2, "evaluate:sokoban", "episodes") / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"num_rows": 3', '"num_rows": 4'))
@@ -67,7 +67,7 @@ def test_damaged_files_and_manifests_are_told_from_missing_ones(damaged_run: Sto
 
 
 @pytest.mark.ci
-def test_damaged_records_of_the_run_itself_are_done_without(damaged_run: Store) -> None:
+def test_damaged_run_records_are_skipped(damaged_run: Store) -> None:
     runs = Path(damaged_run.url) / "runs" / "hostile"
     (runs / "state.json").write_text("{")
     (runs / "iterations" / "00001.json").write_text("not JSON")
@@ -79,7 +79,7 @@ def test_damaged_records_of_the_run_itself_are_done_without(damaged_run: Store) 
 
 
 @pytest.mark.ci
-def test_a_checkpoint_that_was_dropped_is_not_missing(damaged_run: Store) -> None:
+def test_dropped_checkpoint_is_not_missing(damaged_run: Store) -> None:
     key = damaged_run.runs.iteration("hostile", 0)["warm_start"]["checkpoint"]
     damaged_run.drop("checkpoint", key)
     data = gather(damaged_run, "hostile")

@@ -24,7 +24,7 @@ def place(iteration: int, stage: str, key: str = "") -> Place:
 
 
 @pytest.mark.ci
-def test_stage_seconds_are_those_of_the_manifests(stored_run: Store) -> None:
+def test_stage_seconds_from_manifests(stored_run: Store) -> None:
     seconds = stage_seconds(gather(stored_run, "hostile").manifests)
     assert seconds["rollout"] == {0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0}
     assert seconds["evaluate:sokoban"][4] == 1.0
@@ -32,13 +32,13 @@ def test_stage_seconds_are_those_of_the_manifests(stored_run: Store) -> None:
 
 
 @pytest.mark.ci
-def test_work_that_is_used_again_is_counted_once(damaged_run: Store) -> None:
+def test_reused_work_counted_once(damaged_run: Store) -> None:
     first = damaged_run.runs.iteration("hostile", 0)["rollout"]
     damaged_run.runs.record_stage("hostile", 1, "rollout", first)  # as Online-k does
     assert list(stage_seconds(gather(damaged_run, "hostile").manifests)["rollout"]) == [0, 2, 3]
 
 
-def test_what_no_stage_worked_in_lies_between() -> None:
+def test_idle_time_lies_between_stages() -> None:
     # 10 (end of iteration 0) .. 11 nothing, 11 .. 14 rollout, 14 .. 16 nothing, 16 .. 20 update
     manifests = {
         place(0, "update"): manifest(10, 4.0),
@@ -48,7 +48,7 @@ def test_what_no_stage_worked_in_lies_between() -> None:
     assert seconds_between(manifests) == {1: pytest.approx(3.0)}
 
 
-def test_stages_beside_one_another_leave_no_more_between() -> None:
+def test_parallel_stages_leave_little_idle_time() -> None:
     # the rollout, 12 .. 18, runs concurrently with the update, 11 .. 20, and ends before it: 1 s is left
     manifests = {
         place(0, "update"): manifest(10, 4.0),
@@ -58,7 +58,7 @@ def test_stages_beside_one_another_leave_no_more_between() -> None:
     assert seconds_between(manifests) == {1: pytest.approx(1.0)}
 
 
-def test_what_an_earlier_iteration_made_is_no_work_of_this_one() -> None:
+def test_earlier_iterations_work_not_counted() -> None:
     again = manifest(8, 2.0)
     manifests = {
         place(0, "rollout", "same"): again,
@@ -69,7 +69,7 @@ def test_what_an_earlier_iteration_made_is_no_work_of_this_one() -> None:
     assert seconds_between(manifests) == {1: pytest.approx(1.0)}
 
 
-def test_what_cannot_be_read_is_left_out(damaged_run: Store) -> None:
+def test_unreadable_manifest_is_left_out(damaged_run: Store) -> None:
     turns = damaged_run.runs.iteration("hostile", 1)["rollout"]["turns"]
     Path(damaged_run.url, "turns", turns, "manifest.json").write_text("{")
     times = {row["stage"]: row["times"] for row in times_of(damaged_run, "hostile")}

@@ -21,7 +21,7 @@ def encode(text: str) -> list[int]:
     return TOKENIZER.encode(text, add_special_tokens=False, split_special_tokens=True)
 
 
-def test_the_end_token_is_no_part_of_the_text() -> None:
+def test_text_excludes_end_token() -> None:
     assert LENGTHS.measure([*encode("Up"), TOKENIZER.eos_token_id], "Up") == [2, 0]
 
 
@@ -31,17 +31,17 @@ def test_tokens_that_share_a_character() -> None:
     assert LENGTHS.measure(encode("\U0001f600"), "\U0001f600") == [0, 0, 0, 2]
 
 
-def test_cut_text_keeps_the_tokens_that_are_shown(stored_run: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_text_keeps_shown_tokens(stored_run: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     text, shown = "\U0001f600" * 7, "\U0001f600" * 5
     ids = encode(text)
-    said = {"response": text, "response_ids": ids, "behaviour_logprobs": [-1.0] * len(ids)}
+    smiles = {"response": text, "response_ids": ids, "behaviour_logprobs": [-1.0] * len(ids)}
 
     class Smiling(Reader):
         def table(self, place: Place, columns: Sequence[str] | None = None) -> pa.Table | None:
             table = super().table(place, columns)
             if table is None or place.kind != "turns":
                 return table
-            return pa.Table.from_pylist([row | said for row in table.to_pylist()], schema=table.schema)
+            return pa.Table.from_pylist([row | smiles for row in table.to_pylist()], schema=table.schema)
 
     monkeypatch.setattr(embedding, "MAX_TEXT_CHARACTERS", len(shown))
     at_first = [place for place in places(stored_run.runs.iterations("hostile")) if place.iteration == 0]
@@ -53,7 +53,7 @@ def test_cut_text_keeps_the_tokens_that_are_shown(stored_run: Store, monkeypatch
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_spelt_by_its_tokens(text: str) -> None:
+def test_any_text_spelt_by_tokens(text: str) -> None:
     ids = encode(text)
     recorded = TOKENIZER.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
     lengths = LENGTHS.measure([*ids, TOKENIZER.eos_token_id], recorded)
@@ -62,13 +62,13 @@ def test_any_text_is_spelt_by_its_tokens(text: str) -> None:
     assert len(lengths) == len(ids) + 1
 
 
-def test_tokens_of_another_text_have_no_lengths() -> None:
+def test_tokens_of_other_text_no_lengths() -> None:
     assert LENGTHS.measure(encode("Up || Left"), "Down") is None
     assert LENGTHS.measure([], "Down") is None
     assert LENGTHS.measure([], "") == []
 
 
-def test_a_decoder_that_drops_the_first_blank_is_followed() -> None:
+def test_decoder_dropping_first_blank_is_handled() -> None:
     """As in SentencePiece: the first word has no blank before it, the same word after another has one."""
     tokenizer = Tokenizer(models.WordLevel({"▁Hello": 0, "▁world": 1, "!": 2}, unk_token="!"))
     tokenizer.decoder = decoders.Metaspace()

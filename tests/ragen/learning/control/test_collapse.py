@@ -60,7 +60,7 @@ def test_a_healthy_run_raises_nothing(seed):
     assert diagnose(_healthy(seed)).signals == ()
 
 
-def test_a_solved_run_has_no_variance_and_is_healthy():
+def test_solved_run_without_variance_is_healthy():
     """Bandit from 0.25 to 0.999: the in-group std falls to a fourteenth because everyone succeeds."""
     success = np.concatenate([np.full(5, 0.25), np.linspace(0.25, 0.999, 20), np.full(40, 0.999)])
     verdict = diagnose({SUCCESS: _series(success), REWARD_STD: _series(np.sqrt(success * (1 - success)))})
@@ -78,16 +78,16 @@ def test_a_solved_run_has_no_variance_and_is_healthy():
         (0.02, 1.0),  # nor does a success rate that falls
     ],
 )
-def test_success_explains_part_of_a_fall_of_the_std(rate, share):
+def test_success_explains_falling_std(rate, share):
     limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1, std_warning=0.5)
     success = _series([0.2, rate])
     for std, num in ((2 * share + 0.01, 0), (2 * share - 0.01, 1)):  # early std 4, so half of it is 2
-        found = diagnose({SUCCESS: success, REWARD_STD: _series([4, std])}, limits).signals
-        assert [signal.name for signal in found].count(REWARD_STD) == num
+        signals = diagnose({SUCCESS: success, REWARD_STD: _series([4, std])}, limits).signals
+        assert [signal.name for signal in signals].count(REWARD_STD) == num
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_collapsing_run_is_told_in_the_order_of_the_paper(seed):
+def test_collapse_signals_in_paper_order(seed):
     verdict = diagnose(_collapsing(seed))
     assert verdict.status == "collapsed"
     first = {}
@@ -101,7 +101,7 @@ def test_a_collapsing_run_is_told_in_the_order_of_the_paper(seed):
     assert verdict.words.startswith("collapsed: since iteration ")
 
 
-def test_two_metrics_that_warn_at_once_are_a_collapse_under_way():
+def test_two_warnings_are_a_collapse():
     limits = CollapseThresholds(baseline_points=2, decay=0.0, patience=1)
     series = {
         REWARD_STD: _series([4, 4, 4, 0.5, 0.5, 0.5, 0.5]),
@@ -112,7 +112,7 @@ def test_two_metrics_that_warn_at_once_are_a_collapse_under_way():
     assert [diagnose(of, limits).status for of in known] == ["warning", "collapsing", "collapsed", "warning"]
 
 
-def test_a_signal_says_what_was_compared():
+def test_signal_names_compared_values():
     # No smoothing: early std (4 + 4) / 2 = 4, bound 0.5 * 4 = 2; 1 is below it at iterations 2 and 3: raised at 3.
     limits = CollapseThresholds(baseline_points=2, decay=0.0, patience=2, std_warning=0.5)
     verdict = diagnose({REWARD_STD: _series([4, 4, 1, 1, 3])}, limits)
@@ -149,13 +149,13 @@ def test_a_return_is_measured_in_stds():
         (ENTROPY, 2.5, 0.01), (DISTINCT, 0.25, -0.01), (GRADIENT, 5.0, 0.01),
     ],
 )  # fmt: skip
-def test_a_signal_needs_more_than_a_value_at_its_bound(name, factor, beyond):
+def test_signal_needs_more_than_bound_value(name, factor, beyond):
     limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1)
     assert diagnose({name: _series([0.5, 0.5, factor * 0.5])}, limits).signals == ()
     assert _names(diagnose({name: _series([0.5, 0.5, factor * 0.5 + beyond])}, limits)) == {(name, "warning")}
 
 
-def test_a_small_fall_of_a_low_success_rate_is_noise():
+def test_small_fall_of_low_success_ignored():
     limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1)
     # 0.03 is a third of 0.09, but only 0.06 below it; 0.1 is a third of 0.3 and 0.2 below.
     assert diagnose({SUCCESS: _series([0.09, 0.09, 0.03])}, limits).status == "healthy"
@@ -169,7 +169,7 @@ def test_entropy_is_watched_on_both_sides(last, word):
     assert word in verdict.words
 
 
-def test_a_spike_is_remembered_and_then_forgotten():
+def test_spike_is_remembered_then_forgotten():
     # Median before the spike 1, factor 5: 5.5 is a spike. It holds for 10 more points, until iteration 6 + 10.
     norms = [1.0] * 6 + [5.5] + [1.0] * 20
     assert diagnose({GRADIENT: _series(norms[:12])}).status == "warning"
@@ -181,7 +181,7 @@ def test_a_spike_is_remembered_and_then_forgotten():
     assert (idle.severity, idle.iteration, idle.ended) == ("standstill", 0, 8)
 
 
-def test_drift_is_told_until_it_is_back():
+def test_drift_reported_until_it_returns():
     drift = _series([0.01, 0.05, 0.21, 0.3, 0.2, 0.01])  # a value equal to the bound, 0.2, raises no signal
     (signal,) = diagnose({DRIFT: drift}).signals
     assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (2, 4, 0.21, 0.2)
@@ -207,17 +207,19 @@ a_curve = st.lists(st.floats(0, 1), min_size=8, max_size=40)
     st.fixed_dictionaries(dict.fromkeys((REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, GRADIENT, DRIFT), a_curve)),
     st.data(),
 )
-def test_the_future_does_not_change_what_could_be_told(curves, data):
+def test_verdict_ignores_later_iterations(curves, data):
     cut = data.draw(st.integers(1, 40))
     whole = diagnose({name: _series(values) for name, values in curves.items()})
     prefix = diagnose({name: _series(values[:cut]) for name, values in curves.items()})
-    told = [(s.iteration, s.name, s.severity, s.value, s.baseline, s.words) for s in whole.signals if s.iteration < cut]
-    assert told == [(s.iteration, s.name, s.severity, s.value, s.baseline, s.words) for s in prefix.signals]
+    known = [
+        (s.iteration, s.name, s.severity, s.value, s.baseline, s.words) for s in whole.signals if s.iteration < cut
+    ]
+    assert known == [(s.iteration, s.name, s.severity, s.value, s.baseline, s.words) for s in prefix.signals]
 
 
 @settings(max_examples=60)
 @given(a_curve, a_curve, st.sampled_from([0.125, 4.0, 64.0]))
-def test_the_scale_of_the_rewards_does_not_matter(stds, returns, scale):
+def test_reward_scale_does_not_matter(stds, returns, scale):
     one = diagnose({REWARD_STD: _series(stds), RETURN: _series(returns)})
     scaled = diagnose({REWARD_STD: _series(np.array(stds) * scale), RETURN: _series(np.array(returns) * scale)})
     assert [(s.iteration, s.name, s.severity) for s in one.signals] == [

@@ -41,7 +41,7 @@ def test_without_thresholds_every_kth_iteration_collects(online_k: int, iteratio
         ),
     ],
 )
-def test_a_threshold_collects_early_and_is_counted(setting: Any, metrics: Any, words: str) -> None:
+def test_threshold_collects_early_and_counts(setting: Any, metrics: Any, words: str) -> None:
     use = RolloutUse(config(online_k=4, **setting))
     assert use.should_collect(0)
     assert use.served(NEAR) is None
@@ -55,7 +55,7 @@ def test_a_threshold_collects_early_and_is_counted(setting: Any, metrics: Any, w
         assert not use.should_collect(0)  # four updates again, counted from the new rollout
 
 
-def test_a_rollout_that_was_used_up_is_not_given_up_early() -> None:
+def test_exhausted_rollout_is_not_early() -> None:
     use = RolloutUse(config(online_k=1, online_max_kl=0.1))
     for _ in range(3):
         assert use.should_collect(0)
@@ -63,7 +63,7 @@ def test_a_rollout_that_was_used_up_is_not_given_up_early() -> None:
     assert use.num_early == 0
 
 
-def test_a_rollout_of_which_nothing_was_kept_is_not_tried_again() -> None:
+def test_rollout_without_kept_groups_not_retried() -> None:
     use = RolloutUse(config(online_k=5))
     use.should_collect(0)
     use.served_nothing()
@@ -71,13 +71,13 @@ def test_a_rollout_of_which_nothing_was_kept_is_not_tried_again() -> None:
     assert use.num_early == 0
 
 
-def test_what_is_not_known_yet_passes_no_threshold() -> None:
+def test_unknown_values_pass_no_threshold() -> None:
     use = RolloutUse(config(online_k=2, online_max_kl=0.1, online_min_effective_sample_size=0.9))
     use.should_collect(0)
     assert use.served({}) is None
 
 
-def test_what_was_played_with_other_settings_is_not_used_again() -> None:
+def test_rollout_of_other_settings_not_reused() -> None:
     schedule = [
         {"iteration": 1, "set": {"update.kl_coefficient": 0.5}},
         {"iteration": 3, "set": {"rollout.temperature": 0.5}},

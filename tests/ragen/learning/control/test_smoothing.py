@@ -18,7 +18,7 @@ def test_three_points_by_hand():
 
 @pytest.mark.ci
 @given(curves)
-def test_without_decay_a_curve_stays_as_it_is(values):
+def test_zero_decay_keeps_the_curve(values):
     np.testing.assert_allclose(exponential_moving_average(values, 0.0), values)
 
 

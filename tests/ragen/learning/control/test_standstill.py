@@ -25,7 +25,7 @@ def series(*iterations):
     return {name: {i: metrics[name] for i, metrics in enumerate(iterations) if name in metrics} for name in BUSY}
 
 
-def test_run_without_an_update_is_stalled_at_once():
+def test_run_without_update_is_stalled():
     verdict = diagnose(series(IDLE, IDLE))
     assert verdict.status == "stalled"
     (signal,) = verdict.signals
@@ -49,7 +49,7 @@ def test_malformed_responses_teach_nothing():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "parts"),
     [
         ({}, ["no response is well-formed", "all returns are equal", "max_response_tokens, as 90%", "fine-tune"]),
         ({"rollout/length_share": 0.1}, ["fine-tune the policy on demonstrations first"]),
@@ -66,14 +66,14 @@ def test_malformed_responses_teach_nothing():
         ({"filter/num_kept": 2.0, "rollout/format_ok": 1.0, "update/gradient_norm": 0.0}, ["every step is 0"]),
     ],
 )
-def test_the_reason_and_the_remedy_fit(changes, said):
+def test_the_reason_and_the_remedy_fit(changes, parts):
     text = why_idle(IDLE | changes)
     assert text.startswith("nothing is learned: ")
-    for part in said:
+    for part in parts:
         assert part in text
 
 
-def test_idleness_is_told_at_once_and_ends_no_run():
+def test_idleness_reported_without_ending_run():
     alarm = Alarm()
     verdict = alarm.observe(0, IDLE)
     assert (verdict.status, alarm.has_worsened, alarm.healthy) == ("stalled", True, 0)

@@ -48,7 +48,7 @@ def _kept(selection: pa.Table) -> list[str]:
     return [row["group_id"] for row in selection.to_pylist() if row["kept"]]
 
 
-def test_a_deviation_may_be_the_public_codes(make_turns):
+def test_deviation_option_of_public_code(make_turns):
     """Returns 0 0 0 8: sqrt(48 / 4) and sqrt(48 / 3); the column return_std is the former for either metric."""
     turns = _turns(make_turns, {"g": [0.0, 0.0, 0.0, 8.0]})
     plain, public = (_select(turns, metric=metric).to_pylist()[0] for metric in ("std", "sample_std"))
@@ -92,7 +92,7 @@ def test_metrics_of_responses(make_turns):
     assert _select(turns, metric="entropy_std")["score"].to_pylist() == [0.0]
 
 
-def test_the_spread_of_entropies_is_over_trajectories(make_turns):
+def test_entropy_spread_is_over_trajectories(make_turns):
     """Means of 1 and 5 nats per token, over 7 and 2 tokens: mean 3, variance (4 + 4) / 2. No tokens: skipped."""
     turns = make_turns(
         [
@@ -105,7 +105,7 @@ def test_the_spread_of_entropies_is_over_trajectories(make_turns):
     assert _select(turns, metric="entropy_std")["score"].to_pylist() == [2.0]
 
 
-def test_a_group_may_be_scored_by_the_sum_of_its_returns(make_turns):
+def test_group_scored_by_return_sum(make_turns):
     """1.5 - 0.5 - 2 = -1, without the trajectory that ended in an error; a larger sum is better."""
     rows = [{"group_id": "a", "member": n, "action_rewards": [value]} for n, value in enumerate((1.5, -0.5, -2.0))]
     failed = {"group_id": "a", "member": 3, "action_rewards": [50.0], "status": "timeout"}
@@ -153,7 +153,7 @@ def test_keeping_the_smallest_reverses_the_order(make_turns):
     assert "by std 0.5 (smallest first)" in selection["reason"][0].as_py()
 
 
-def test_equal_returns_tie_whatever_their_order_and_the_earlier_group_wins(make_turns):
+def test_equal_returns_favour_earlier_group(make_turns):
     # In floating point 0.1 + 0.2 + 0.7 and 0.7 + 0.2 + 0.1 differ.
     turns = _turns(make_turns, {"a": [0.1, 0.2, 0.7], "b": [0.7, 0.2, 0.1], "c": [0.2, 0.7, 0.1]})
     selection = _select(turns, strategy="top_k", keep_count=1)
@@ -194,14 +194,14 @@ def test_variance_below_rounding_is_none(make_turns):
     assert _kept(_select(make_turns(rows))) == []
 
 
-def test_zero_variance_may_be_kept_when_asked(make_turns):
+def test_zero_variance_kept_on_request(make_turns):
     turns = _turns(make_turns, {"a": [1.0, 1.0], "b": [2.0, 2.0]})
     assert _kept(_select(turns, strategy="none", should_drop_zero_variance=False)) == ["a", "b"]
 
 
 @pytest.mark.parametrize("should_keep_largest", [True, False])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_nothing_kept_is_an_answer(make_turns, strategy, should_keep_largest):
+def test_empty_selection_is_valid(make_turns, strategy, should_keep_largest):
     turns = _turns(make_turns, {"a": [1.0, 1.0], "b": [2.0, 2.0]})
     selection = _select(turns, strategy=strategy, should_keep_largest=should_keep_largest)
     assert selection.num_rows == 2
@@ -209,7 +209,7 @@ def test_nothing_kept_is_an_answer(make_turns, strategy, should_keep_largest):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_group_without_valid_trajectory_is_never_kept(make_turns, strategy):
+def test_group_without_valid_trajectory_dropped(make_turns, strategy):
     turns = _turns(make_turns, {"a": [1.0, 2.0]}, status="timeout")
     selection = _select(turns, strategy=strategy, should_drop_zero_variance=False, keep=1.0)
     (group,) = selection.to_pylist()
@@ -250,7 +250,7 @@ def test_fault_padding_by_duplicates(make_turns, strategy, groups, largest, keep
 @pytest.mark.ci
 @settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, data=st.data())
-def test_the_order_of_groups_and_members_does_not_matter(make_turns, strategy, groups, data):
+def test_selection_independent_of_order(make_turns, strategy, groups, data):
     named = _named(groups)
     order = data.draw(st.permutations(list(named)))
     shuffled = {name: data.draw(st.permutations(named[name])) for name in order}
@@ -265,7 +265,7 @@ def test_the_order_of_groups_and_members_does_not_matter(make_turns, strategy, g
 @pytest.mark.ci
 @settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, shift=st.integers(-16, 16))
-def test_a_shift_of_the_rewards_does_not_matter(make_turns, strategy, groups, shift):
+def test_reward_shift_does_not_matter(make_turns, strategy, groups, shift):
     moved = [[value + shift for value in returns] for returns in groups]
     one = _select(_turns(make_turns, _named(groups)), strategy=strategy)
     other = _select(_turns(make_turns, _named(moved)), strategy=strategy)
@@ -283,14 +283,14 @@ def test_how_many_are_kept(make_turns, groups, keep):
     assert len(_kept(selection)) == min(num_asked, num_candidates)
 
 
-def test_returns_that_differ_by_rounding_are_not_called_equal(make_turns):
+def test_rounding_differences_not_called_equal(make_turns):
     groups = {"flat": [0.0, 0.0, 0.0, 1e-12], "varied": [0.0, 1.0, 0.0, 1.0]}
     flat, varied = _select(_turns(make_turns, groups), keep=0.5)["reason"].to_pylist()
     assert flat == "dropped: zero variance, the 4 valid returns around 2.5e-13 differ by 1e-12 at most"
     assert varied.endswith("keeps 1 of 2 groups, of which 1 without variance")
 
 
-def test_of_more_groups_than_are_wanted_the_first_played_are_kept(make_turns):
+def test_surplus_groups_keep_first_played(make_turns):
     """DAPO's batch: b, d and e vary, and two are wanted, regardless of score. With one kept before, only b is kept."""
     groups = {"a": [1.0, 1.0], "b": [0.0, 0.1], "c": [2.0, 2.0], "d": [0.0, 1.0], "e": [0.0, 9.0]}
     turns = _turns(make_turns, groups)
@@ -304,7 +304,7 @@ def test_of_more_groups_than_are_wanted_the_first_played_are_kept(make_turns):
     assert _kept(_select(turns, strategy="none", num_wanted=9, num_before=3)) == ["b", "d", "e"]
 
 
-def test_the_strategy_chooses_before_surplus_is_dropped(make_turns):
+def test_strategy_chooses_before_surplus_drop(make_turns):
     """top_k keeps the two best, c and a; one is wanted, and a was played first."""
     turns = _turns(make_turns, {"a": [0.0, 4.0], "b": [0.0, 1.0], "c": [0.0, 8.0]})
     selection = _select(turns, strategy="top_k", num_wanted=1)
@@ -315,7 +315,7 @@ def test_the_strategy_chooses_before_surplus_is_dropped(make_turns):
 @pytest.mark.ci
 @settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, wanted=st.integers(1, 10), before=st.integers(0, 10))
-def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, groups, wanted, before):
+def test_wanted_groups_are_first_kept(make_turns, strategy, groups, wanted, before):
     turns = _turns(make_turns, _named(groups))
     everything, some = (
         _select(turns, strategy=strategy),
@@ -328,7 +328,7 @@ def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, g
 @pytest.mark.ci
 @settings(max_examples=30)
 @given(first=some_groups, second=some_groups, wanted=st.integers(1, 12))
-def test_two_attempts_keep_what_one_of_all_their_groups_would(make_turns, first, second, wanted):
+def test_two_attempts_select_like_one(make_turns, first, second, wanted):
     """Without a strategy that compares groups, one attempt or two over the same groups keep the same ones."""
     named = list(_named(first + second).items())
     parts = dict(named[: len(first)]), dict(named[len(first) :])
@@ -341,7 +341,7 @@ def test_two_attempts_keep_what_one_of_all_their_groups_would(make_turns, first,
 @pytest.mark.ci
 @settings(max_examples=30)
 @given(groups=some_groups, strategy=st.sampled_from(STRATEGIES), metric=st.sampled_from(["std", "entropy_std"]))
-def test_a_selection_is_a_function_of_its_tables(make_turns, groups, strategy, metric):
+def test_selection_depends_on_tables_only(make_turns, groups, strategy, metric):
     turns = _turns(make_turns, _named(groups))
     one, other = (_select(turns, strategy=strategy, metric=metric, num_wanted=3) for _ in range(2))
     assert one.equals(other)
@@ -359,7 +359,7 @@ def test_a_greedy_trajectory_is_not_counted(make_turns, metric):
 
 
 @pytest.mark.parametrize("metric", ["entropy", "entropy_std", "length"])
-def test_groups_are_not_scored_by_what_was_not_recorded(make_turns, metric):
+def test_unrecorded_values_score_no_group(make_turns, metric):
     turns = make_turns([{"finish_reason": "unknown", "behaviour_logprobs": []}])
     rewards = compute_rewards(turns, RewardConfig())
     with pytest.raises(DataError, match=f"filter.metric = '{metric}' needs the sampler's log-probs, and 1 responses"):
@@ -367,7 +367,7 @@ def test_groups_are_not_scored_by_what_was_not_recorded(make_turns, metric):
     assert select_groups(turns, rewards, FilterConfig(metric="std")).num_rows == 1
 
 
-def test_each_environment_is_filtered_by_itself_where_that_is_asked_for(make_turns):
+def test_environments_filtered_separately_on_request(make_turns):
     """Standard deviations 4 3 2 1 in one environment, .4 .3 .2 .1 in the other: keep half of all, or half of each."""
     steady = {f"a{n}": [0.0, 2.0 * n] for n in (4, 3, 2, 1)}
     quiet = {f"b{n}": [0.0, 0.2 * n] for n in (4, 3, 2, 1)}
@@ -387,14 +387,14 @@ def test_each_environment_is_filtered_by_itself_where_that_is_asked_for(make_tur
     assert _kept(wanted) == ["a4", "a3", "b4"]
 
 
-def test_one_environment_is_filtered_alike_in_both_scopes(make_turns):
+def test_one_environment_equal_in_both_scopes(make_turns):
     turns = _turns(make_turns, {"g0": [0.0, 1.0], "g1": [0.0, 3.0], "g2": [2.0, 2.0]})
     batch, environment = (_select(turns, keep=0.5, scope=scope) for scope in ("batch", "environment"))
     assert batch.drop_columns("reason") == environment.drop_columns("reason")
 
 
 @pytest.mark.ci
-def test_a_strategy_of_ones_own_is_described_by_its_own_options(make_turns, mine):
+def test_custom_strategy_described_by_its_options(make_turns, mine):
     mine(
         "import numpy as np\n"
         "from starpo.ragen.core.settings import Settings\n"

@@ -35,7 +35,7 @@ def test_top_fraction_rounds_half_up(num_groups, keep, num_kept):
     assert len(_kept(top_fraction, range(num_groups), keep=keep)) == num_kept
 
 
-def test_top_fraction_is_of_all_groups_not_of_those_left():
+def test_top_fraction_of_all_groups():
     # 50% of all 6 groups is 3; of the 4 eligible ones it would be 2.
     assert _kept(top_fraction, [DROPPED, 5, 1, DROPPED, 4, 3], keep=0.5) == [1, 4, 5]
 
@@ -45,19 +45,19 @@ def test_top_k_keeps_a_number():
     assert _kept(top_k, [1, DROPPED], keep_count=2) == [0]
 
 
-def test_top_p_linear_accumulates_to_a_share_of_the_sum():
+def test_top_p_linear_accumulates_sum_share():
     # Sum 10, sorted 4 3 2 1, running sums 4 7 9 10. A share of 0.7 is 7: two groups, and 0.71 is 7.1: three.
     assert _kept(top_p_linear, [1, 2, 3, 4], keep=0.7) == [2, 3]
     assert _kept(top_p_linear, [1, 2, 3, 4], keep=0.71) == [1, 2, 3]
 
 
-def test_top_p_linear_is_not_moved_by_rounding():
+def test_top_p_linear_ignores_rounding():
     # Ten equal scores of 0.1, share 0.3: three hold it, however 0.1 + 0.1 + 0.1 and 0.3 * their sum are rounded.
     assert _kept(top_p_linear, [0.1] * 10, keep=0.3) == [0, 1, 2]
     assert _kept(top_p_linear, [0.1] * 10, keep=1.0) == list(range(10))
 
 
-def test_top_p_linear_never_keeps_a_group_without_score():
+def test_top_p_linear_needs_scores():
     assert _kept(top_p_linear, [0, 2, 0], keep=1.0) == [1]
     assert _kept(top_p_linear, [0, 0], keep=1.0) == []
 
@@ -74,7 +74,7 @@ def test_top_p_softmax_does_not_overflow():
     assert _kept(top_p_softmax, [1e6, 1.0], keep=0.9) == [0]
 
 
-def test_min_p_keeps_what_reaches_a_share_of_the_best():
+def test_min_p_keeps_share_of_best():
     # 0.5 * 4 = 2: kept at the bound, not below it.
     assert _kept(min_p, [1.9, 2.0, 4.0, DROPPED], keep=0.5) == [1, 2]
     assert _kept(min_p, [0.0, DROPPED, 0.0], keep=0.5) == [0, 2]
@@ -89,7 +89,7 @@ def test_ties_go_to_the_earlier_group(strategy):
 @pytest.mark.ci
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(scores=some_scores, keep=shares, seed=st.integers(0, 1000))
-def test_every_strategy_keeps_the_best_and_ignores_the_order_of_groups(strategy, scores, keep, seed):
+def test_strategies_keep_best_in_any_order(strategy, scores, keep, seed):
     config = FilterConfig(keep=keep, keep_count=3 if strategy is top_k else None)
     kept = strategy(scores, config)
     assert kept.dtype == np.bool_
@@ -104,7 +104,7 @@ def test_every_strategy_keeps_the_best_and_ignores_the_order_of_groups(strategy,
 
 @pytest.mark.parametrize("strategy", [top_fraction, top_p_linear, top_p_softmax])
 @given(scores=some_scores, one=shares, other=shares)
-def test_a_larger_share_keeps_all_that_a_smaller_one_keeps(strategy, scores, one, other):
+def test_larger_share_keeps_superset(strategy, scores, one, other):
     smaller, larger = sorted([one, other])
     kept_by_smaller = strategy(scores, FilterConfig(keep=smaller))
     kept_by_larger = strategy(scores, FilterConfig(keep=larger))
@@ -112,7 +112,7 @@ def test_a_larger_share_keeps_all_that_a_smaller_one_keeps(strategy, scores, one
 
 
 @given(scores=some_scores, one=shares, other=shares)
-def test_min_p_keeps_less_the_more_it_asks_for(scores, one, other):
+def test_min_p_monotone_in_threshold(scores, one, other):
     smaller, larger = sorted([one, other])
     assert not (min_p(scores, FilterConfig(keep=larger)) & ~min_p(scores, FilterConfig(keep=smaller))).any()
 
@@ -120,13 +120,13 @@ def test_min_p_keeps_less_the_more_it_asks_for(scores, one, other):
 @pytest.mark.ci
 @pytest.mark.parametrize("strategy", [keep_all, top_fraction, top_k, top_p_linear, min_p])
 @given(scores=some_scores, keep=shares, scale=st.sampled_from([2.0**-20, 0.5, 2.0**20]))
-def test_the_scale_of_the_rewards_does_not_matter(strategy, scores, keep, scale):
+def test_reward_scale_does_not_matter(strategy, scores, keep, scale):
     config = FilterConfig(keep=keep, keep_count=3 if strategy is top_k else None)
     np.testing.assert_array_equal(strategy(scores * scale, config), strategy(scores, config))
 
 
 @given(scores=some_scores, keep=shares)
-def test_at_least_one_is_kept_while_one_may_be(scores, keep):
+def test_at_least_one_group_kept(scores, keep):
     may_keep = np.isfinite(scores)
     for strategy in (top_fraction, top_p_softmax, min_p):
         assert strategy(scores, FilterConfig(keep=keep)).any() == may_keep.any()
@@ -135,6 +135,6 @@ def test_at_least_one_is_kept_while_one_may_be(scores, keep):
 
 @pytest.mark.parametrize("metric", ["mean", "sum"])
 @pytest.mark.parametrize("strategy", ["top_p_linear", "min_p"])
-def test_shares_of_scores_that_can_be_negative_are_refused(strategy, metric):
+def test_shares_of_negative_scores_refused(strategy, metric):
     with pytest.raises(ValueError, match=f"the {metric} of returns can be negative"):
         FilterConfig(strategy=strategy, metric=metric)

@@ -107,7 +107,7 @@ def test_repeated_ngrams_are_counted(make_turns):
     assert rollout_metrics(turns)["rollout/repeated_ngram_share"] == pytest.approx(2 / 5)
 
 
-def test_responses_that_repeat_each_other_are_compressed_further(make_turns):
+def test_repetitive_responses_compress_further(make_turns):
     words = [f"{n * 7919 % 10007} {n * 104729 % 10007}" for n in range(200)]
     varied = make_turns([{"group_id": "a", "member": n, "response": words[n]} for n in range(200)])
     echoes = make_turns([{"group_id": "a", "member": n, "response": words[0]} for n in range(200)])
@@ -124,8 +124,8 @@ def test_groups_that_vary_differently_are_spread(make_turns):
             for member, value in enumerate(values)
         ]
     )
-    found = reward_metrics(compute_rewards(turns, RewardConfig()), turns)
-    assert (found["reward/in_group_std"], found["reward/in_group_std_spread"]) == (2.0, 1.0)
+    metrics = reward_metrics(compute_rewards(turns, RewardConfig()), turns)
+    assert (metrics["reward/in_group_std"], metrics["reward/in_group_std_spread"]) == (2.0, 1.0)
 
 
 def test_reward_metrics_by_hand(turns):
@@ -194,7 +194,7 @@ def test_attempt_metrics_by_hand(make_turns):
     assert [fates[f"filter/{name}"] for name in ("num_kept", "num_zero_variance", "num_invalid")] == [1, 1, 1]
 
 
-def test_a_number_that_does_not_exist_is_absent(make_turns):
+def test_undefined_number_is_absent(make_turns):
     """A mean over no values is neither 0 nor NaN."""
     none = make_turns([])
     rewards = compute_rewards(none, RewardConfig())
@@ -218,12 +218,12 @@ def test_metrics_table_and_back():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_metrics_table_refuses_what_is_not_finite(value):
+def test_metrics_table_refuses_infinite_values(value):
     with pytest.raises(DataError, match=r"stage 'update' at iteration 7 are not finite: \{'update/loss'"):
         metrics_table(7, "update", {"update/loss": value, "update/fine": 1.0})
 
 
-def test_a_greedy_trajectory_is_in_no_metric(make_turns):
+def test_greedy_trajectory_in_no_metric(make_turns):
     rows = [{"member": n, "action_rewards": [float(n)]} for n in range(2)]
     greedy = {"member": 2, "action_rewards": [9.0], "origin": "greedy", "success": True, "response": "x", "think": None}
 

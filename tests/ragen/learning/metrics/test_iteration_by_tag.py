@@ -30,7 +30,7 @@ def measured(turns):
     return metrics_by_tag(turns, rewards, selection, ["lake", "arms", "none"])
 
 
-def test_numbers_of_a_part_are_over_its_own(measured):
+def test_part_metrics_cover_own_rows(measured):
     """Lake: 1 of 4 succeeds, stds 1/2 and 0. Arms: 1 of 2 succeeds, std 2."""
     expected = {
         "rollout/success_rate/lake": 0.25,
@@ -47,11 +47,11 @@ def test_numbers_of_a_part_are_over_its_own(measured):
     assert {name.rpartition("/")[0] for name in measured} == set(BY_TAG)
 
 
-def test_a_part_of_which_nothing_was_played_has_counts_alone(measured):
+def test_unplayed_part_has_only_counts(measured):
     assert {name: value for name, value in measured.items() if name.endswith("/none")} == {"filter/num_kept/none": 0.0}
 
 
-def test_curves_of_the_parts_share_the_panel_of_the_whole(turns, measured):
+def test_part_curves_share_whole_panel(turns, measured):
     values = {name: value for name, value in (rollout_metrics(turns) | measured).items() if not name.endswith("/none")}
     series = {name: {0: value, 1: value} for name, value in values.items()}
     panel = next(panel for panel in main_panels(series) if panel.title == "Training success")

@@ -36,7 +36,7 @@ def test_group_relative_by_hand():
     assert by_batch[:, 0].tolist() == pytest.approx([a / math.sqrt(120.4) for a in (-1, 1, -10, -10, 20)])
 
 
-def test_scales_of_the_public_code_by_hand():
+def test_public_code_scales_by_hand():
     # returns 0 0 0 8: mean 2, squared deviations 4 + 4 + 4 + 36 = 48, so the std with ddof 1 is sqrt(48 / 3) = 4
     inputs = inputs_of([[0.0]] * 4, returns=[0, 0, 0, 8])
     estimate = group_relative(inputs)
@@ -51,7 +51,7 @@ def test_scales_of_the_public_code_by_hand():
         assert scale_advantages(raw_return(alone), alone, scale, ddof=1).tolist() == [[3.0]]
 
 
-def test_bi_level_gae_of_vagens_own_test():
+def test_bi_level_gae_of_vagens_test():
     """Numbers of VAGEN's test: two turns of five tokens, rewards 1 at both ends, values 0.1 to 1.0, gamma_turn 0.95."""
     values = [[number / 10 for number in range(1, 11)]]
     rewards = [[0, 0, 0, 0, 1, 0, 0, 0, 0, 1]]
@@ -64,7 +64,7 @@ def test_bi_level_gae_of_vagens_own_test():
 @given(random_inputs(), st.floats(-1000, 1000))
 @pytest.mark.parametrize("estimator", [group_relative, batch_relative, leave_one_out])
 @pytest.mark.parametrize("scale", ["none", "group", "batch"])
-def test_a_shift_of_all_rewards_changes_nothing(estimator, scale, inputs, shift):
+def test_reward_shift_changes_nothing(estimator, scale, inputs, shift):
     shifted = dataclasses.replace(inputs, returns_B=inputs.returns_B + shift)
     one = scale_advantages(estimator(inputs), inputs, scale)
     other = scale_advantages(estimator(shifted), shifted, scale)
@@ -74,7 +74,7 @@ def test_a_shift_of_all_rewards_changes_nothing(estimator, scale, inputs, shift)
 
 
 @pytest.mark.parametrize("scale", ["none", "group", "batch"])
-def test_equal_returns_give_no_advantage_and_no_division_by_zero(scale):
+def test_equal_returns_give_zero_advantage(scale):
     inputs = inputs_of([[0.0]] * 3, returns=[0.1, 0.1, 0.1])
     assert scale_advantages(group_relative(inputs), inputs, scale).abs().max() < 1e-15
 

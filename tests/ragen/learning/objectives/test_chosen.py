@@ -13,7 +13,7 @@ def test_hand_computed() -> None:
     assert weights.dtype == np.float64
 
 
-def test_the_best_class_counts_as_often_as_the_policy_draws_it() -> None:
+def test_best_class_weighted_by_policy_draws() -> None:
     """The policy's mass of the best class is 0.25, so the estimate of 1 in 4 is exact."""
     is_best = (np.random.default_rng(0).random((200_000, 4)) < 0.25).any(axis=1)
     (weight,) = selection_weight(np.array([1]), np.array([4]))

@@ -41,7 +41,7 @@ def test_is_never_negative(name):
 
 @pytest.mark.parametrize("name", sorted(KL_ESTIMATORS))
 @pytest.mark.parametrize("gap", [-1000.0, 1000.0])
-def test_is_finite_with_finite_gradient_at_the_extremes(name, gap):
+def test_finite_with_finite_gradient_at_extremes(name, gap):
     policy = torch.tensor([0.0], requires_grad=True)
     value = KL_ESTIMATORS[name](policy, torch.tensor([gap]))
     value.sum().backward()
@@ -49,7 +49,7 @@ def test_is_finite_with_finite_gradient_at_the_extremes(name, gap):
     assert torch.isfinite(policy.grad).all()
 
 
-def test_what_the_gradients_are_in_expectation():
+def test_gradients_in_expectation():
     """k1's is 0, so k1 belongs in the reward. k2's is the divergence's, and k3's that of KL(reference || policy)."""
     logits = POLICY.log().clone().requires_grad_()
     log_ratios = torch.log_softmax(logits, 0) - REFERENCE.log()

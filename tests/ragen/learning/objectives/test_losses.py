@@ -41,7 +41,7 @@ def test_truncated_importance_caps_above_only():
     assert not truncated_importance(old.requires_grad_(), behaviour, 2.0).requires_grad
 
 
-def test_entropy_of_uniform_and_of_certain_distributions():
+def test_entropy_of_uniform_and_certain():
     uniform = torch.full((2, 8), -math.log(8))
     assert_close(entropy(uniform), torch.full((2,), math.log(8)))
     certain = torch.tensor([0.0, -math.inf, -math.inf])
@@ -61,7 +61,7 @@ def test_token_weights_of_nothing_are_nothing(aggregation):
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=8), st.sampled_from(AGGREGATIONS), st.data())
-def test_micro_batches_add_up_to_the_same_loss(lengths, aggregation, data):
+def test_micro_batches_sum_to_same_loss(lengths, aggregation, data):
     """For any cut, the sum over the parts is the loss of the whole batch, unlike a mean of means."""
     weights_N = token_weights(torch.tensor(lengths), aggregation, 9).repeat_interleave(torch.tensor(lengths))
     terms_N = torch.arange(1.0, len(weights_N) + 1, dtype=torch.float64)

@@ -14,18 +14,18 @@ VALUES = torch.tensor([1.0, math.nan, 3.0, math.inf])
 MASK = torch.tensor([True, False, True, False])
 
 
-def test_returns_are_equal_to_estimators_where_they_are_to_filters():
+def test_estimators_and_filters_share_return_equality():
     """Otherwise the filter could keep a group without advantages, or drop one that has some."""
     assert ZERO_STD == ZERO_VARIANCE_STD
 
 
-def test_by_hand_and_nan_outside_does_not_matter():
+def test_by_hand_ignoring_outside_nan():
     assert masked_mean(VALUES, MASK).item() == 2  # (1 + 3) / 2
     assert masked_std(VALUES, MASK).item() == 1  # ddof 0
     assert whiten(VALUES, MASK).tolist() == [-1, 0, 1, 0]
 
 
-def test_empty_mask_and_equal_values_give_zeros():
+def test_empty_or_equal_values_give_zeros():
     nothing = torch.zeros(4, dtype=torch.bool)
     assert masked_mean(VALUES, nothing).item() == 0
     assert masked_std(VALUES, nothing).item() == 0
@@ -34,7 +34,7 @@ def test_empty_mask_and_equal_values_give_zeros():
 
 
 @given(st.lists(st.tuples(st.floats(-100, 100), st.booleans()), min_size=1, max_size=20))
-def test_whitened_values_have_mean_0_and_std_1(pairs):
+def test_whitened_values_have_unit_scale(pairs):
     values = torch.tensor([v for v, _ in pairs], dtype=torch.float64)
     mask = torch.tensor([m for _, m in pairs])
     whitened = whiten(values, mask)
@@ -53,6 +53,6 @@ def test_turn_ends_of_no_tokens():
     assert turn_ends(torch.zeros((2, 0), dtype=torch.int64), torch.zeros((2, 0), dtype=torch.bool)).shape == (2, 0)
 
 
-def test_a_mask_that_is_not_bool_is_refused():
+def test_non_bool_mask_is_refused():
     with pytest.raises(AssertionError, match="bool"):
         masked_mean(VALUES, MASK.float())

@@ -108,14 +108,14 @@ class Naive:
 
     def gae(self):
         """By its definition, a sum of discounted deltas."""
-        found = []
+        advantages = []
         for b in self.rows:
             values = [self.values[b][t] for t in self.tokens[b]] + [0.0]
             rewards = [self.rewards[b][t] for t in self.tokens[b]]
             deltas = [r + self.i.gamma * values[n + 1] - values[n] for n, r in enumerate(rewards)]
             decay = self.i.gamma * self.i.gae_lambda
-            found.append([sum(decay**m * d for m, d in enumerate(deltas[n:])) for n in range(len(deltas))])
-        return found
+            advantages.append([sum(decay**m * d for m, d in enumerate(deltas[n:])) for n in range(len(deltas))])
+        return advantages
 
     def turn_level(self, b: int, at: int = 0) -> dict[int, float]:
         turns = self.turns_of(b)
@@ -129,7 +129,7 @@ class Naive:
         return self.on_turns(lambda b, k: levels[b][k])
 
     def bi_level_gae(self):
-        found = []
+        rows = []
         for b in self.rows:
             advantages: dict[int, float] = {}
             turns = self.turns_of(b)
@@ -145,8 +145,8 @@ class Naive:
                     ahead = self.rewards[b][t] + self.i.gamma * (ahead_value + self.i.gae_lambda * ahead)
                     ahead -= self.values[b][t]
                     ahead_value, advantages[t] = self.values[b][t], ahead
-            found.append([advantages[t] for t in self.tokens[b]])
-        return found
+            rows.append([advantages[t] for t in self.tokens[b]])
+        return rows
 
     def hierarchical_gae(self):
         levels = [self._levels(b) for b in self.rows]
@@ -206,8 +206,8 @@ class Naive:
         episodes, depths = self.grpo(), {d: self._steps(d) for d in (1, 2, 3)}
 
         def step(b, k):
-            found = [(d, *steps[b, k]) for d, steps in depths.items() if steps.get((b, k), (0, 0))[1] > 1]
-            return sum(d * a for d, a, _ in found) / sum(d for d, *_ in found) if found else 0.0
+            estimates = [(d, *steps[b, k]) for d, steps in depths.items() if steps.get((b, k), (0, 0))[1] > 1]
+            return sum(d * a for d, a, _ in estimates) / sum(d for d, *_ in estimates) if estimates else 0.0
 
         return [[episodes[b][n] + step(b, self.turns[b][t]) for n, t in enumerate(self.tokens[b])] for b in self.rows]
 
@@ -220,11 +220,11 @@ def mean(values: list[float]) -> float:
 @pytest.mark.parametrize("name", sorted(ADVANTAGES))
 @given(inputs=random_inputs())
 @settings(max_examples=60)
-def test_each_estimator_equals_its_formula_in_plain_loops(name, inputs):
+def test_estimator_equals_formula_in_loops(name, inputs):
     # segments begin with the trajectory, so mark a subgoal at the first turn with tokens, as at turn 0
     first = inputs.turn_BT.masked_fill(~inputs.mask_BT, 99).min(1).values.clamp(max=inputs.marks_BK.shape[1] - 1)
     marks = inputs.marks_BK.scatter(1, first[:, None], 1.0)
     inputs = dataclasses.replace(inputs, marks_BK=marks)
-    found = load(ADVANTAGES, name)(inputs).advantages_BT
+    advantages = load(ADVANTAGES, name)(inputs).advantages_BT
     for b, expected in enumerate(getattr(Naive(inputs), name)()):
-        assert found[b][inputs.mask_BT[b]].tolist() == pytest.approx(expected, abs=1e-9)
+        assert advantages[b][inputs.mask_BT[b]].tolist() == pytest.approx(expected, abs=1e-9)

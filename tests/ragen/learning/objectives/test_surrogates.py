@@ -42,51 +42,51 @@ def terms(
         options=options_of(name) | (options or {}),
         rounding=rounding,
     )
-    found: SurrogateTerms = load(SURROGATES, name)(inputs)
-    return found, logprobs
+    result: SurrogateTerms = load(SURROGATES, name)(inputs)
+    return result, logprobs
 
 
-def close(found, expected):
-    assert_close(found, torch.tensor(expected, dtype=torch.float64))
+def close(actual, expected):
+    assert_close(actual, torch.tensor(expected, dtype=torch.float64))
 
 
 def test_ppo_by_hand():
     # bounds 0.8 and 1.28; A > 0: min(3, 2.56); A < 0: min(-3, -2.56); min(1, 1.6); min(-1, -1.6); inside: 3.3; A = 0
-    found, _ = terms("ppo", [1.5, 1.5, 0.5, 0.5, 1.1, 1.5, 0.5], [2.0, -2.0, 2.0, -2.0, 3.0, 0.0, 0.0])
-    close(found.loss_M.detach(), [-2.56, 3.0, -1.0, 1.6, -3.3, 0.0, 0.0])
-    assert found.is_low_M.nonzero().tolist() == [[3]]
-    assert found.is_high_M.nonzero().tolist() == [[0]]
+    result, _ = terms("ppo", [1.5, 1.5, 0.5, 0.5, 1.1, 1.5, 0.5], [2.0, -2.0, 2.0, -2.0, 3.0, 0.0, 0.0])
+    close(result.loss_M.detach(), [-2.56, 3.0, -1.0, 1.6, -3.3, 0.0, 0.0])
+    assert result.is_low_M.nonzero().tolist() == [[3]]
+    assert result.is_high_M.nonzero().tolist() == [[0]]
 
 
-def test_loop_is_symmetric_in_the_log_ratio():
+def test_loop_symmetric_in_log_ratio():
     # bounds 1 / 1.28 = 0.78125 and 1.28: a ratio of 0.79 is inside, where PPO's 0.8 clips it
-    found, _ = terms("loop", [0.79, 0.5, 1.5], [-1.0, -1.0, 1.0])
-    close(found.loss_M.detach(), [0.79, 0.78125, -1.28])
-    assert found.is_low_M.tolist() == [False, True, False]
-    assert found.is_high_M.tolist() == [False, False, True]
+    result, _ = terms("loop", [0.79, 0.5, 1.5], [-1.0, -1.0, 1.0])
+    close(result.loss_M.detach(), [0.79, 0.78125, -1.28])
+    assert result.is_low_M.tolist() == [False, True, False]
+    assert result.is_high_M.tolist() == [False, False, True]
 
 
-def test_dual_clip_bounds_what_a_negative_advantage_loses():
+def test_dual_clip_bounds_negative_advantage_loss():
     # ratio 5, A -2: PPO's term is 10, three times the advantage 6; ratio 2: 4 stays; A 0: nothing to bound
-    found, logprobs = terms("dual_clip", [5.0, 2.0, 5.0], [-2.0, -2.0, 0.0])
-    close(found.loss_M.detach(), [6.0, 4.0, 0.0])
-    assert found.is_high_M.tolist() == [True, False, False]
-    found.loss_M.sum().backward()
+    result, logprobs = terms("dual_clip", [5.0, 2.0, 5.0], [-2.0, -2.0, 0.0])
+    close(result.loss_M.detach(), [6.0, 4.0, 0.0])
+    assert result.is_high_M.tolist() == [True, False, False]
+    result.loss_M.sum().backward()
     assert logprobs.grad.tolist() == pytest.approx([0, 4, 0])
 
 
-def test_cispo_clips_the_weight_and_keeps_the_gradient():
+def test_cispo_clips_weight_keeps_gradient():
     # weights 1.28 and 0.8: the gradient of -w * A * log pi is -w * A
-    found, logprobs = terms("cispo", [1.5, 0.5], [1.0, 1.0])
-    found.loss_M.sum().backward()
+    result, logprobs = terms("cispo", [1.5, 0.5], [1.0, 1.0])
+    result.loss_M.sum().backward()
     assert logprobs.grad.tolist() == pytest.approx([-1.28, -0.8])
-    assert (found.is_low_M.tolist(), found.is_high_M.tolist()) == ([False, True], [True, False])
+    assert (result.is_low_M.tolist(), result.is_high_M.tolist()) == ([False, True], [True, False])
 
 
 def test_sapo_by_hand():
     # tau 1: 4 * sigmoid(0.5) = 2.48984; tau 1.05: 4 / 1.05 * sigmoid(1.05 * -0.5) = 1.41594
-    found, _ = terms("sapo", [1.5, 0.5], [1.0, -1.0])
-    assert found.loss_M.tolist() == pytest.approx([-2.48984, 1.41594], abs=1e-5)
+    result, _ = terms("sapo", [1.5, 0.5], [1.0, -1.0])
+    assert result.loss_M.tolist() == pytest.approx([-2.48984, 1.41594], abs=1e-5)
 
 
 def test_gmpo_by_hand():
@@ -113,43 +113,43 @@ def test_ratios_of_units_by_hand():
 
 
 @pytest.mark.parametrize("ratio", ["turn_geometric", "turn_arithmetic"])
-def test_where_a_unit_shares_its_advantage_the_gradient_is_that_of_its_own_term(ratio):
+def test_shared_advantage_gradient_is_own_term(ratio):
     """The expected gradient is that of the mean itself, by autograd, for one unit of three tokens with A = 2."""
     logs = torch.tensor([0.1, -0.2, 0.15], dtype=torch.float64, requires_grad=True)
     mean = logs.mean().exp() if ratio == "turn_geometric" else logs.exp().mean()
     (expected,) = torch.autograd.grad(3 * 2 * mean, logs)  # the term is on each of the three tokens
-    (found,) = torch.autograd.grad((2 * RATIOS[ratio](logs, torch.zeros(3, dtype=torch.int64))).sum(), logs)
-    assert_close(found, expected)
+    (gradient,) = torch.autograd.grad((2 * RATIOS[ratio](logs, torch.zeros(3, dtype=torch.int64))).sum(), logs)
+    assert_close(gradient, expected)
 
 
 def test_clip_cov_silences_the_chosen_tokens():
-    found, logprobs = terms(
+    result, logprobs = terms(
         "clip_cov", [1.1, 1.1, 1.1, 1.1], [1.0] * 4, ranks=[0.0, 0.25, 0.4, 0.5], covariance=[9.0, 2.0, 0.5, 2.0],
         options={"share": 0.5, "low": 1.0, "high": 5.0},
     )  # fmt: skip
-    found.loss_M.sum().backward()
+    result.loss_M.sum().backward()
     assert (logprobs.grad == 0).tolist() == [False, True, False, False]  # above 5; chosen; below 1; not in the share
-    assert found.is_high_M.tolist() == [False, True, False, False]
+    assert result.is_high_M.tolist() == [False, True, False, False]
 
 
-def test_a_token_that_clip_cov_chooses_below_the_lower_bound_counts_as_clipped_once():
+def test_clip_cov_token_counts_clipped_once():
     # both are below 0.8 with a negative advantage, and the first is also among the chosen
     options = {"share": 0.5, "low": 1.0, "high": 5.0}
-    found, _ = terms("clip_cov", [0.5, 0.5], [-1.0, -1.0], ranks=[0.0, 0.5], covariance=[2.0, 2.0], options=options)
-    assert (found.is_low_M.int() + found.is_high_M.int()).tolist() == [1, 1]
+    result, _ = terms("clip_cov", [0.5, 0.5], [-1.0, -1.0], ranks=[0.0, 0.5], covariance=[2.0, 2.0], options=options)
+    assert (result.is_low_M.int() + result.is_high_M.int()).tolist() == [1, 1]
 
 
 def test_kl_cov_holds_the_chosen_tokens():
     # -0.5 and -1.1; the first also gets 2 * |log 0.5|
     options = {"share": 0.5, "coefficient": 2.0}
-    found, _ = terms("kl_cov", [0.5, 1.1], [1.0, 1.0], ranks=[0.0, 0.5], options=options)
-    assert found.loss_M.tolist() == pytest.approx([-0.5 + 2 * math.log(2), -1.1])
+    result, _ = terms("kl_cov", [0.5, 1.1], [1.0, 1.0], ranks=[0.0, 0.5], options=options)
+    assert result.loss_M.tolist() == pytest.approx([-0.5 + 2 * math.log(2), -1.1])
 
 
-def test_kl_cov_has_no_gradient_where_the_sign_of_the_log_ratio_is_rounding():
+def test_kl_cov_rounding_ratio_no_gradient():
     ratios = torch.tensor([-2e-4, -1e-5, 1e-5, 2e-4]).exp().tolist()
-    found, logprobs = terms("kl_cov", ratios, [0.0] * 4, ranks=[0.0] * 4, rounding=1e-4)
-    found.loss_M.sum().backward()
+    result, logprobs = terms("kl_cov", ratios, [0.0] * 4, ranks=[0.0] * 4, rounding=1e-4)
+    result.loss_M.sum().backward()
     assert logprobs.grad.tolist() == pytest.approx([-1, 0, 0, 1])
 
 
@@ -161,10 +161,10 @@ def test_covariances_by_hand():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_step_begins_as_the_policy_gradient(name):
+def test_first_step_is_policy_gradient(name):
     """At ratio 1 a token's gradient is minus its advantage for every surrogate; kl_cov's penalty has none there."""
-    found, logprobs = terms(name, [1.0, 1.0, 1.0], [2.0, -3.0, 0.5], units=[0, 1, 1], ranks=[0.9] * 3)
-    found.loss_M.sum().backward()
+    result, logprobs = terms(name, [1.0, 1.0, 1.0], [2.0, -3.0, 0.5], units=[0, 1, 1], ranks=[0.9] * 3)
+    result.loss_M.sum().backward()
     assert logprobs.grad.tolist() == pytest.approx([-2.0, 3.0, -0.5])
 
 
@@ -181,7 +181,7 @@ def test_no_gradient_flows_into_advantages(name):
 
 @pytest.mark.parametrize("name", ALL)
 @given(st.floats(-1000, 0), st.floats(-1000, 0), st.floats(-1e6, 1e6))
-def test_loss_and_gradient_are_finite_for_any_log_probs(name, policy, old, advantage):
+def test_loss_and_gradient_always_finite(name, policy, old, advantage):
     logprobs = torch.tensor([policy], requires_grad=True)
     logs = log_ratio(logprobs, torch.tensor([old]))
     unit, zeros = torch.zeros(1, dtype=torch.int64), torch.zeros(1)

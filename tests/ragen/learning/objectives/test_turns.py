@@ -39,12 +39,12 @@ def two_by_two(**settings):
 
 def test_gigpo_with_standard_deviations_by_hand():
     # std with ddof 1: of 1 and 0 sqrt(.5), of .5 and 0 sqrt(.125); both give +-.5 / sqrt(.5)
-    found = gigpo(two_by_two(normaliser="std")).advantages_BT
-    assert found[0].tolist() == pytest.approx([2 * 0.5**0.5, 0.5**0.5], abs=1e-5)
+    advantages = gigpo(two_by_two(normaliser="std")).advantages_BT
+    assert advantages[0].tolist() == pytest.approx([2 * 0.5**0.5, 0.5**0.5], abs=1e-5)
     # returns 3 0 0 of turns in one state: mean 1, std sqrt((4 + 1 + 1) / 2); episode and step alike
     three = dataclasses.replace(inputs_of([[3], [0], [0]]), state_BK=torch.zeros(3, 1, dtype=torch.int64))
-    found = gigpo(with_options(three, normaliser="std")).advantages_BT
-    assert float(found[0]) == pytest.approx(2 * 2 / 3**0.5, abs=1e-5)
+    advantages = gigpo(with_options(three, normaliser="std")).advantages_BT
+    assert float(advantages[0]) == pytest.approx(2 * 2 / 3**0.5, abs=1e-5)
 
 
 def test_gigpo_counts_episodes_once_unless_asked():
@@ -64,9 +64,9 @@ def test_hgpo_by_hand():
     steps = hgpo(with_options(inputs, depth=3)).advantages_BT - group_relative(inputs).advantages_BT
     assert steps[:, 2].tolist() == pytest.approx([1.75, -1.25, -1.0])
     # alpha 2: weights 1, 4, 9 over 14, so (2 + 4 * 2 + 9 * 1.5) / 14; half of that by the step weight; baseline 1
-    found = hgpo(with_options(inputs, depth=3, alpha=2.0, step_weight=0.5))
-    assert float(found.advantages_BT[0, 2]) == pytest.approx(2 + 0.5 * 23.5 / 14)
-    assert found.baselines_B.tolist() == [1, 1, 1]
+    result = hgpo(with_options(inputs, depth=3, alpha=2.0, step_weight=0.5))
+    assert float(result.advantages_BT[0, 2]) == pytest.approx(2 + 0.5 * 23.5 / 14)
+    assert result.baselines_B.tolist() == [1, 1, 1]
 
 
 @pytest.mark.ci
@@ -77,5 +77,5 @@ def test_hgpo_of_depth_1_is_gigpo(inputs):
 
 @given(random_inputs())
 def test_gigpo_without_steps_is_grpo(inputs):
-    found = gigpo(with_options(inputs, step_weight=0.0)).advantages_BT
-    torch.testing.assert_close(found, group_relative(inputs).advantages_BT)
+    advantages = gigpo(with_options(inputs, step_weight=0.0)).advantages_BT
+    torch.testing.assert_close(advantages, group_relative(inputs).advantages_BT)

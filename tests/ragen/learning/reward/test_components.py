@@ -23,7 +23,7 @@ MALFORMED = {name: NO_RESPONSE[name] for name in NOTHING_DONE} | {"status": "for
 TRUNCATED = {**NO_RESPONSE, "status": "truncated"}
 
 
-def test_environment_reward_adds_up_the_actions_of_a_turn(make_turns):
+def test_environment_reward_sums_turn_actions(make_turns):
     turns = make_turns(
         [
             {"turn": 0, "executed_actions": ["Up", "Left"], "action_rewards": [-0.25, 1.0]},  # -0.25 + 1 = 0.75
@@ -38,7 +38,7 @@ def test_format_penalty_is_for_responses_only(make_turns):
     np.testing.assert_array_equal(format_penalty(turns, RewardConfig(format_penalty=-0.5)), [0.0, -0.5, 0.0])
 
 
-def test_forfeit_prices_what_was_given_up(make_turns):
+def test_forfeit_prices_forfeited_actions(make_turns):
     turns = make_turns(
         [
             {"turn": 0, "action_cost": -0.5},
@@ -60,11 +60,11 @@ def _overlong(make_turns, lengths: list[int], **settings) -> list[float]:
     return overlong_penalty(make_turns(rows), config).tolist()
 
 
-def test_overlong_prices_the_last_tokens_of_a_response(make_turns):
+def test_overlong_prices_last_tokens(make_turns):
     """No penalty up to 512 - 128 = 384 tokens, then 1 / 128 per token up to 512; constant beyond (DAPO's equation)."""
-    found = _overlong(make_turns, [0, 1, 384, 448, 512, 600], max_tokens=512, buffer_tokens=128)
-    assert found == [0.0, 0.0, 0.0, -0.5, -1.0, -1.0]
-    assert not np.signbit(found[:3]).any()
+    penalties = _overlong(make_turns, [0, 1, 384, 448, 512, 600], max_tokens=512, buffer_tokens=128)
+    assert penalties == [0.0, 0.0, 0.0, -0.5, -1.0, -1.0]
+    assert not np.signbit(penalties[:3]).any()
     assert _overlong(make_turns, [448], max_tokens=512, buffer_tokens=128, factor=0.2) == [-0.1]
 
 
@@ -86,12 +86,12 @@ def test_overlong_is_paid_for_every_response(make_turns):
 
 @given(lengths=st.lists(st.integers(0, 40), min_size=2, max_size=6), buffer=st.integers(1, 20))
 def test_a_longer_response_never_costs_less(make_turns, lengths, buffer):
-    found = _overlong(make_turns, sorted(lengths), max_tokens=20, buffer_tokens=buffer, factor=3.0)
-    assert found == sorted(found, reverse=True)
-    assert -3.0 <= min(found) <= max(found) <= 0.0
+    penalties = _overlong(make_turns, sorted(lengths), max_tokens=20, buffer_tokens=buffer, factor=3.0)
+    assert penalties == sorted(penalties, reverse=True)
+    assert -3.0 <= min(penalties) <= max(penalties) <= 0.0
 
 
-def test_a_buffer_longer_than_a_response_is_refused():
+def test_buffer_longer_than_response_refused():
     with pytest.raises(ValueError, match="is larger than max_tokens = 16; expected at most max_tokens"):
         OverlongOptions(max_tokens=16, buffer_tokens=17)
 
@@ -125,9 +125,7 @@ def _episode(plan: list[str], action_cost: float, limits: tuple[int, int]) -> li
     penalty=st.floats(-1000, 0),
     limits=st.tuples(st.integers(1, 12), st.integers(1, 5)),
 )
-def test_a_malformed_empty_or_never_ending_response_never_pays_better_than_acting_and_failing(
-    make_turns, plan, action_cost, penalty, limits
-):
+def test_malformed_response_never_beats_failing(make_turns, plan, action_cost, penalty, limits):
     """Holds at any turns of an episode, compared with executing as many actions there, each at the environment's cost.
 
     'full' is where responses that never end lead: the context is full, and the episode stops with actions left.

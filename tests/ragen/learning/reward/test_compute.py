@@ -23,7 +23,7 @@ def _turns_with_returns(make_turns, returns: dict[str, list[float]], **columns):
     return make_turns(rows)
 
 
-def test_total_is_the_sum_of_the_components_and_return_their_sum_over_turns(make_turns):
+def test_return_sums_components_over_turns(make_turns):
     malformed = {"format_ok": False, "status": "format_error", "executed_actions": [], "action_rewards": []}
     turns = make_turns(
         [
@@ -40,7 +40,7 @@ def test_total_is_the_sum_of_the_components_and_return_their_sum_over_turns(make
     assert [row["is_valid"] for row in rewards] == [True, True]
 
 
-def test_a_component_of_ones_own_may_ask_for_the_store(make_turns, mine, tmp_path):
+def test_custom_component_may_need_store(make_turns, mine, tmp_path):
     mine(
         "import numpy as np\n\ndef kept(turns, config, store):\n"
         "    store.answers.put({'q': 1}, 'YES')\n    return np.full(turns.num_rows, 2.0)\n\nkept.needs = 'store'\n"
@@ -58,7 +58,7 @@ def test_no_turns_give_no_rewards(make_turns, normalisation):
     assert rewards.schema.equals(REWARDS.schema)
 
 
-def test_rows_keep_their_order_and_trajectories_need_not_be_contiguous(make_turns):
+def test_rows_keep_order_if_interleaved(make_turns):
     turns = make_turns(
         [{"member": member, "turn": turn, "action_rewards": [float(member)]} for turn in (1, 0) for member in (2, 1)]
     )
@@ -88,7 +88,7 @@ def test_normalised_by_batch(make_turns):
 
 
 @pytest.mark.parametrize("scope", ["group", "batch"])
-def test_the_deviation_may_be_the_public_codes(make_turns, scope):
+def test_deviation_option_of_public_code(make_turns, scope):
     """Returns 0 0 0 8: mean 2, standard deviation sqrt(48 / 3) = 4 with ddof 1. A single return becomes 0."""
     config = RewardConfig(normalisation="mean_std", normalisation_scope=scope, std_ddof=1)
     for returns, expected in (([0.0, 0.0, 0.0, 8.0], [-0.5, -0.5, -0.5, 1.5]), ([3.0], [0.0])):
@@ -121,12 +121,12 @@ def test_normalised_by_environment(make_turns):
     ]
     for normalisation in ("mean", "mean_std"):
         config = RewardConfig(normalisation=normalisation, normalisation_scope="environment")
-        found = compute_rewards(make_turns(rows), config)["normalised_return"].to_pylist()
-        assert found == [-1.0, 1.0, 0.0, 0.0]
+        returns = compute_rewards(make_turns(rows), config)["normalised_return"].to_pylist()
+        assert returns == [-1.0, 1.0, 0.0, 0.0]
 
 
 @given(returns=st.lists(st.integers(-64, 64), min_size=1, max_size=12))
-def test_what_is_cut_is_valid_and_stays_in_order(make_turns, returns):
+def test_truncated_trajectory_valid_and_in_order(make_turns, returns):
     config = RewardConfig(normalisation="asymmetric_clip")
     rewards = compute_rewards(_turns_with_returns(make_turns, {"a": [float(value) for value in returns]}), config)
     validate(rewards, "rewards")
@@ -139,7 +139,7 @@ def test_what_is_cut_is_valid_and_stays_in_order(make_turns, returns):
 
 
 @pytest.mark.parametrize("scope", ["group", "batch"])
-def test_a_trajectory_counts_once_however_many_turns_it_has(make_turns, scope):
+def test_trajectory_counts_once_despite_turns(make_turns, scope):
     # Returns 3 (three turns of 1) and 1: mean 2. Counted by turns it would be (3 * 3 + 1) / 4 = 2.5.
     rows = [{"member": 0, "turn": turn, "action_rewards": [1.0]} for turn in range(3)]
     turns = make_turns([*rows, {"member": 1, "action_rewards": [1.0]}])
@@ -148,7 +148,7 @@ def test_a_trajectory_counts_once_however_many_turns_it_has(make_turns, scope):
 
 
 @pytest.mark.parametrize("status", ["env_error", "timeout"])
-def test_an_environment_failure_is_not_a_score_of_zero(make_turns, status):
+def test_environment_failure_is_no_zero_score(make_turns, status):
     """A fault seen in the field: failures entered group statistics as reward 0. Here the statistics exclude them."""
     failed = [
         {"member": 2, "turn": 0, "action_rewards": [100.0]},
@@ -160,7 +160,7 @@ def test_an_environment_failure_is_not_a_score_of_zero(make_turns, status):
     assert rewards["normalised_return"].to_pylist() == [-1.0, 1.0, 0.0, 0.0]  # mean 2, std 1 of the valid two
 
 
-def test_a_group_without_valid_trajectory_has_no_nan(make_turns):
+def test_invalid_group_has_no_nan(make_turns):
     turns = make_turns([{"status": "timeout"}])
     for scope in ("group", "environment", "batch"):
         rewards = compute_rewards(turns, RewardConfig(normalisation="mean_std", normalisation_scope=scope))
@@ -172,7 +172,7 @@ def test_a_group_without_valid_trajectory_has_no_nan(make_turns):
     shift=st.integers(-64, 64),
     scale=st.sampled_from([0.5, 2.0, 8.0]),
 )
-def test_mean_std_normalisation_ignores_shift_and_scale(make_turns, returns, shift, scale):
+def test_normalisation_ignores_shift_and_scale(make_turns, returns, shift, scale):
     config = RewardConfig(normalisation="mean_std")
     moved = [scale * (value + shift) for value in returns]
     plain = compute_rewards(_turns_with_returns(make_turns, {"a": returns}), config)["normalised_return"]
@@ -182,7 +182,7 @@ def test_mean_std_normalisation_ignores_shift_and_scale(make_turns, returns, shi
 
 
 @pytest.mark.parametrize("normalisation", ["none", "mean", "mean_std"])
-def test_a_greedy_trajectory_is_paid_and_in_no_statistic(make_turns, normalisation):
+def test_greedy_trajectory_paid_without_statistics(make_turns, normalisation):
     config = RewardConfig(normalisation=normalisation)
     rows = [{"member": n, "action_rewards": [value]} for n, value in enumerate([1.0, 3.0])]
     greedy = {"member": 2, "action_rewards": [100.0], "origin": "greedy"}
@@ -214,12 +214,14 @@ FAULTY = {
 
 @pytest.mark.parametrize("kind", FAULTY)
 def test_a_faulty_component_is_named(make_turns, mine, kind):
-    body, said = FAULTY[kind]
+    body, message = FAULTY[kind]
     mine(f"import numpy as np\n\ndef pay(turns, config):\n    {body}\n")
     with pytest.raises(RewardError) as raised:
         compute_rewards(make_turns([{"turn": turn} for turn in range(3)]), RewardConfig(components=["mine_code:pay"]))
     assert str(raised.value).startswith("reward component 'mine_code:pay' ")
-    assert re.search(said if kind == "a missing column" else re.escape(said), str(raised.value)), str(raised.value)
+    assert re.search(message if kind == "a missing column" else re.escape(message), str(raised.value)), str(
+        raised.value
+    )
 
 
 @pytest.mark.parametrize("body", ["[1, 2.5]", "(True, 0)", "np.array([1, 0], np.int8)", "turns['turn']"])
@@ -231,7 +233,7 @@ def test_any_row_of_numbers_is_paid(make_turns, mine, body):
     assert rewards["total"].to_pylist() == expected
 
 
-def test_a_components_options_are_those_of_its_settings(make_turns, mine):
+def test_component_options_follow_settings(make_turns, mine):
     """By themselves, as other parts of one's own read them, and under the component's name."""
     mine(
         "def pay(turns, config):\n"

@@ -11,7 +11,7 @@ def formed(reasoning: str) -> str:
     return f"<observation>go right</observation><reasoning>{reasoning}</reasoning>"
 
 
-def test_format_is_paid_where_no_part_is_blank(make_turns):
+def test_format_paid_without_blank_parts(make_turns):
     thoughts = [formed("r"), formed("  \n"), "free", None, "<reasoning>r</reasoning><prediction>p</prediction>"]
     rows = [{"member": member, "think": think} for member, think in enumerate(thoughts)]
     rows.append({"member": 9, "think": formed("r"), "format_ok": False, "status": "format_error"})
@@ -35,18 +35,18 @@ def test_format_is_paid_where_no_part_is_blank(make_turns):
         ("I go up", [], 0.0),
     ],
 )
-def test_agreement_is_the_share_of_the_plan_that_was_carried_out(make_turns, reasoning, executed, share):
+def test_agreement_is_executed_plan_share(make_turns, reasoning, executed, share):
     turns = make_turns([{"think": formed(reasoning), "executed_actions": executed}])
     np.testing.assert_allclose(agreement(turns, CONFIG), [0.5 * share])
 
 
-def test_what_the_end_of_the_episode_cut_off_does_not_count(make_turns):
+def test_plan_cut_by_episode_end_ignored(make_turns):
     row = {"think": formed("I go up, then left"), "executed_actions": ["Up"]}
     turns = make_turns([row, {**row, "member": 1, "terminated": True}])
     np.testing.assert_allclose(agreement(turns, CONFIG), [0.25, 0.5])
 
 
-def test_nor_does_what_the_actions_of_the_episode_did_not_suffice_for(make_turns):
+def test_plan_cut_by_action_limit_ignored(make_turns):
     turns = make_turns([{"think": formed("go up three times"), "executed_actions": ["Up", "Up"], "truncated": True}])
     np.testing.assert_allclose(agreement(turns, CONFIG), [0.5])
 

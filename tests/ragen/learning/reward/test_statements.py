@@ -33,14 +33,14 @@ def config(name: str = "grounding", **options) -> RewardConfig:
     return RewardConfig(components=[name], options={name: options})
 
 
-def test_grounding_is_paid_by_the_observation_that_is_answered(make_turns):
+def test_grounding_uses_answered_observation(make_turns):
     rows = [turn(TRUE), turn(HALF, member=1), turn(AFTER, member=2), turn("", member=3)]
     # Scores 1, .5, 0 and 0, each times .5; no text is given for two observations.
     np.testing.assert_array_equal(grounding(make_turns(rows), config()), [0.5, 0.25, 0.0, 0.0])
     np.testing.assert_array_equal(grounding(make_turns(rows), config(reward=2.0)), [2.0, 1.0, 0.0, 0.0])
 
 
-def test_world_model_is_paid_by_the_next_turns_observation(make_turns):
+def test_world_model_uses_next_observation(make_turns):
     rows = [
         turn(predicted=AFTER, turn=0, executed_actions=["Up"]),  # the stored observation counts, not the action
         turn(predicted=HALF, turn=1, observation=MOVED, executed_actions=["Up"]),
@@ -50,31 +50,34 @@ def test_world_model_is_paid_by_the_next_turns_observation(make_turns):
     np.testing.assert_array_equal(world_model(shuffled, config("world_model")), [0.0, 0.5])
 
 
-def test_where_the_state_cannot_be_told_a_frequent_text_costs_nothing(make_turns):
+def test_frequent_text_free_without_known_state(make_turns):
     lake = {"env": "frozen_lake", "executed_actions": ["Down"], "info": "{}"}
-    said = "The goal is directly above the player."
+    statement = "The goal is directly above the player."
     rows = [
-        turn(predicted=said, member=m, observation=o, **lake) for m, o in enumerate(("P_O\n_O_\n__G", "P__\n_O_\n__G"))
+        turn(predicted=statement, member=m, observation=o, **lake)
+        for m, o in enumerate(("P_O\n_O_\n__G", "P__\n_O_\n__G"))
     ]
     np.testing.assert_array_equal(world_model(make_turns(rows), config("world_model")), [0.0, 0.0])
 
 
-def test_after_the_last_turn_the_state_is_derived(make_turns):
+def test_state_after_last_turn_is_derived(make_turns):
     rows = [turn(predicted=AFTER, executed_actions=["Right"]), turn(predicted=AFTER, member=1, executed_actions=["Up"])]
     np.testing.assert_array_equal(world_model(make_turns(rows), config("world_model")), [0.5, 0.0])
     lake = {"env": "frozen_lake", "observation": "P_O\n_O_\n__G", "executed_actions": ["Down"]}
-    said = "The goal is below and right of the player. The hole is above and right of the player. "
-    said += "The hole is directly right of the player."
-    slid = [turn(predicted=said, member=m, **lake, info=i) for m, i in enumerate([json.dumps({"cell": [1, 0]}), "{}"])]
+    statement = "The goal is below and right of the player. The hole is above and right of the player. "
+    statement += "The hole is directly right of the player."
+    slid = [
+        turn(predicted=statement, member=m, **lake, info=i) for m, i in enumerate([json.dumps({"cell": [1, 0]}), "{}"])
+    ]
     np.testing.assert_array_equal(world_model(make_turns(slid), config("world_model")), [0.5, 0.0])
 
 
-def test_only_a_well_formed_response_is_paid(make_turns):
+def test_only_well_formed_response_is_paid(make_turns):
     rows = [turn(format_ok=False, status="format_error"), turn(think=None, member=1), turn(think=TRUE, member=2)]
     np.testing.assert_array_equal(grounding(make_turns(rows), config()), [0.0, 0.0, 0.0])
 
 
-def test_what_cannot_be_read_pays_nothing(make_turns):
+def test_unreadable_statements_pay_nothing(make_turns):
     np.testing.assert_array_equal(grounding(make_turns([turn(observation="?")]), config()), [0.0])
     assert grounding(make_turns([]), config()).shape == (0,)
 
@@ -95,32 +98,32 @@ def test_what_cannot_be_read_pays_nothing(make_turns):
     ],
     ids=lambda text: text[:20],
 )
-def test_what_can_be_said_without_looking_pays_nothing(make_turns, text):
+def test_blind_statements_pay_nothing(make_turns, text):
     alone = make_turns([turn(text, text)])
     assert grounding(alone, config()).tolist() == world_model(alone, config("world_model")).tolist() == [0.0]
     everywhere = [turn(text, text, member=m, observation=board) for m, board in enumerate((BOARD, MOVED, OTHER))]
     assert (grounding(make_turns(everywhere), config()) <= 0).all()
 
 
-def test_a_true_statement_again_and_again_pays_less_than_once(make_turns):
+def test_repeated_true_statement_pays_less(make_turns):
     paid = [grounding(make_turns([turn(TRUE * times)]), config())[0] for times in (1, 2, 9)]
     assert paid == pytest.approx([0.5, 0.5 * 2 / 3, 0.5 * 0.2])
 
 
-def test_one_text_for_most_of_the_batch_is_penalised_where_it_is_not_true(make_turns):
+def test_false_batch_wide_text_is_penalised(make_turns):
     """TRUE scores 1 on BOARD, 0 on MOVED and .5 on OTHER (the target); for scores below .7 it gets -.1."""
     boards = [BOARD, MOVED, OTHER]
     rows = [turn(TRUE, member=member, observation=board) for member, board in enumerate(boards)]
     spaced = [turn(TRUE.upper().replace(" ", "  "), member=9, observation=MOVED)]
     honest = [turn(HALF, member=8)]
-    found = grounding(make_turns(rows + spaced + honest), config())
-    np.testing.assert_allclose(found, [0.5, -0.1, -0.1, -0.1, 0.25])
+    rewards = grounding(make_turns(rows + spaced + honest), config())
+    np.testing.assert_allclose(rewards, [0.5, -0.1, -0.1, -0.1, 0.25])
     np.testing.assert_allclose(grounding(make_turns(rows), config(frequent_texts=0)), [0.5, 0.0, 0.25])
     np.testing.assert_allclose(grounding(make_turns(rows), config(frequent_penalty=-1.0)), [0.5, -1.0, -1.0])
     np.testing.assert_allclose(grounding(make_turns(rows), config(frequent_score=0.5)), [0.5, -0.1, 0.25])
 
 
-def test_members_of_a_group_may_say_the_same_of_the_same_board(make_turns):
+def test_group_may_repeat_statements_of_board(make_turns):
     rows = [turn(HALF, member=member) for member in range(8)]
     np.testing.assert_array_equal(grounding(make_turns(rows), config()), [0.25] * 8)
 
@@ -138,16 +141,16 @@ def test_only_so_many_texts_are_frequent(make_turns):
 
 @pytest.mark.ci
 @given(texts=st.lists(st.sampled_from([TRUE, HALF, AFTER, "", ALL_SIDES]) | st.text(max_size=20), max_size=6))
-def test_payments_are_bounded_and_do_not_depend_on_the_order_of_rows(make_turns, texts):
+def test_payments_bounded_and_order_independent(make_turns, texts):
     rows = [
         turn(text, member=member, observation=(BOARD, MOVED, OTHER)[member % 3]) for member, text in enumerate(texts)
     ]
-    found = grounding(make_turns(rows), config())
-    assert ((found >= -0.1) & (found <= 0.5)).all()
-    np.testing.assert_array_equal(grounding(make_turns(rows[::-1]), config())[::-1], found)
+    rewards = grounding(make_turns(rows), config())
+    assert ((rewards >= -0.1) & (rewards <= 0.5)).all()
+    np.testing.assert_array_equal(grounding(make_turns(rows[::-1]), config())[::-1], rewards)
 
 
-def test_they_add_up_with_the_others(make_turns):
+def test_statement_rewards_add_to_others(make_turns):
     reward = RewardConfig(components=["environment", "grounding", "world_model"])
     rewards = compute_rewards(make_turns([turn(TRUE, AFTER, executed_actions=["Right"])]), reward)
     assert rewards["component_values"][0].as_py() == [-0.1, 0.5, 0.5]

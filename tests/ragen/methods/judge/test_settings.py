@@ -41,7 +41,7 @@ def test_wrong_options_are_refused(component: str, options: dict, message: str) 
 
 
 @pytest.mark.parametrize("component", ["judge", "checklist"])
-def test_how_a_judge_is_reached_is_in_no_key(component: str) -> None:
+def test_judge_address_is_in_no_key(component: str) -> None:
     items = {"items": [{"question": "Is it?"}]} if component == "checklist" else {}
 
     def effective(**changes: object) -> dict:
@@ -55,7 +55,7 @@ def test_how_a_judge_is_reached_is_in_no_key(component: str) -> None:
     assert effective(template="{think} {question}" if items else "{think}") != effective()
 
 
-def test_they_are_checked_without_torch() -> None:
+def test_settings_checked_without_torch() -> None:
     code = (
         "import sys; from starpo.ragen.config.reward import RewardConfig; "
         f"RewardConfig(components=['judge'], options={{'judge': {SERVER}}}); "

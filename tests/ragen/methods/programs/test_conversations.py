@@ -29,7 +29,7 @@ def user(text: str) -> ChatMessage:
     return ChatMessage("user", text)
 
 
-def said(text: str, *calls: Call) -> ChatMessage:
+def assistant(text: str, *calls: Call) -> ChatMessage:
     return ChatMessage("assistant", text, calls)
 
 
@@ -39,13 +39,13 @@ def result(text: str) -> ChatMessage:
 
 def policy(template: str, **settings) -> SimpleNamespace:
     """Tokenizer, contexts and spelling of a shipped template, or one of this folder, or of the prompts' tests."""
-    own = TEMPLATES / f"{template}.jinja"
+    file = TEMPLATES / f"{template}.jinja"
     if template in CHAT_TEMPLATES:
         tokenizer, settings = make_tokenizer(), {"chat_template": template, **settings}
     else:
-        tokenizer = tokenizer_of({"mistral_tools": "mistral"}.get(template, "qwen2.5") if own.exists() else template)
-    if own.exists():
-        tokenizer.chat_template = own.read_text()
+        tokenizer = tokenizer_of({"mistral_tools": "mistral"}.get(template, "qwen2.5") if file.exists() else template)
+    if file.exists():
+        tokenizer.chat_template = file.read_text()
     contexts = ContextBuilder(tokenizer, AgentConfig(**settings), 16)
     return SimpleNamespace(tokenizer=tokenizer, contexts=contexts, spelling=Spelling(tokenizer, contexts))
 
@@ -93,7 +93,7 @@ def arguments(here, call: Call):
         ("qwen2.5", {"should_prefill_think": True, "should_think": False}),
     ],
 )
-def test_messages_of_the_built_in_loop_have_the_ids_of_its_contexts(template, settings):
+def test_built_in_loop_messages_same_ids(template, settings):
     here = policy(template, prompt="state", **settings)
     agent, end = here.contexts.agent, list(here.contexts.stop_token_ids[:1])
     context = here.contexts.start(Words())
@@ -111,7 +111,7 @@ def test_messages_of_the_built_in_loop_have_the_ids_of_its_contexts(template, se
         )
         ids = here.tokenizer.encode(spoken, add_special_tokens=False) + (end if turn else [])
         context.respond(ids)
-        messages.append(said(opening + spoken))
+        messages.append(assistant(opening + spoken))
         conversations.answered(prompt, messages[-1], ids)
 
 
@@ -133,14 +133,14 @@ def test_every_shipped_template_is_tested():
 
 @pytest.mark.ci
 @pytest.mark.parametrize("template", FORM_OF)
-def test_conversation_with_tools_is_what_apply_chat_template_writes(template):
+def test_tool_conversation_equals_chat_template(template):
     here = policy(template)
     assert here.spelling.call_form == FORM_OF[template]
     end = here.tokenizer.decode(here.contexts.stop_token_ids[:1])
     first = Call("search", json.dumps({"query": f'a "quoted" {end} \\ word\n', "about": {}}))
     second = Call("search", '{"z": 7, "query": "", "l": ["it\'s", null, 1.5], "more": {"b": true, "k": "v"}}')
-    messages = [user("find it"), said("", first), result("two\nlines"), said("done"), user("more")]
-    messages += [said("", second, first, Call("stop", "{}")), result("1"), result("2"), result("3"), user("end")]
+    messages = [user("find it"), assistant("", first), result("two\nlines"), assistant("done"), user("more")]
+    messages += [assistant("", second, first, Call("stop", "{}")), result("1"), result("2"), result("3"), user("end")]
     tools = json.dumps(ODD)
     ids = here.spelling.opening(messages, tools).prompt_ids
     assert here.tokenizer.decode(ids) == whole(here, messages, tools)
@@ -148,13 +148,13 @@ def test_conversation_with_tools_is_what_apply_chat_template_writes(template):
     assert num_ends == whole(here, messages, tools).count(end) - 2  # what the two calls hold is text
 
 
-def test_declarations_are_shown_as_they_were_sent():
+def test_declarations_shown_as_sent():
     body = {"model": "policy", "messages": [{"role": "user", "content": "a"}], "tools": ODD}
     request = read_request(json.dumps(body).encode(), RunSampling())
     assert request.tools == json.dumps(ODD)
 
 
-def test_result_of_a_call_that_was_not_made_is_shown_as_the_template_shows_it():
+def test_unsolicited_call_result_shown_by_template():
     here = policy("hermes")
     messages = [user("find it"), result("found"), user("more")]
     assert here.tokenizer.decode(here.spelling.opening(messages, TOOLS).prompt_ids) == whole(here, messages, TOOLS)
@@ -175,7 +175,7 @@ SPOKEN = {
 
 @pytest.mark.ci
 @pytest.mark.parametrize("template", FORM_OF)
-def test_a_conversation_with_tools_grows_by_appending(template):
+def test_tool_conversation_grows_by_appending(template):
     here = policy(template)
     conversations = Conversations(here.spelling, keeps_thoughts=True)
     _, (call,), _ = parse_calls(SPOKEN[FORM_OF[template]], here.spelling.call_form, TOOLS)
@@ -184,9 +184,9 @@ def test_a_conversation_with_tools_grows_by_appending(template):
     ids += list(here.contexts.stop_token_ids[:1])
     messages = [user("find it")]
     first = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
-    conversations.answered(first, said("", call, call), ids)
+    conversations.answered(first, assistant("", call, call), ids)
     sent_back = Call("search", '{"n": 1, "query": "x"}')  # by a client that sorts keys
-    messages += [said("", sent_back, sent_back), result("found"), result("too")]
+    messages += [assistant("", sent_back, sent_back), result("found"), result("too")]
     second = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
     assert second.ids[: len(first.ids) + len(ids)] == first.ids + ids
     assert second.new_messages == (result("found"), result("too"))
@@ -197,32 +197,32 @@ def test_a_conversation_with_tools_grows_by_appending(template):
 
 
 @pytest.mark.ci
-def test_rewritten_histories_and_other_agents_are_conversations_of_their_own():
+def test_rewritten_history_is_new_conversation():
     here = policy("qwen2.5")
     conversations = Conversations(here.spelling, keeps_thoughts=True)
 
     def ask(*messages, answer):
         prompt = conversations.prompt(ChatRequest(messages))
         ids = [*here.tokenizer.encode(answer, add_special_tokens=False), here.contexts.stop_token_ids[0]]
-        conversations.answered(prompt, said(answer), ids)
+        conversations.answered(prompt, assistant(answer), ids)
         return prompt, prompt.ids + ids
 
     _, first = ask(user("a"), answer="1")
     _, other = ask(user("b"), answer="2")
-    prompt, second = ask(user("a"), said("1"), user("c"), answer="3")
+    prompt, second = ask(user("a"), assistant("1"), user("c"), answer="3")
     assert (prompt.number, prompt.ids[: len(first)]) == (0, first)
-    prompt, _ = ask(user("b"), said("2"), user("c"), answer="4")
+    prompt, _ = ask(user("b"), assistant("2"), user("c"), answer="4")
     assert (prompt.number, prompt.ids[: len(other)]) == (1, other)
-    prompt, _ = ask(user("a"), said("changed"), user("c"), answer="5")
-    assert (prompt.number, prompt.new_messages) == (2, (user("a"), said("changed"), user("c")))
-    prompt, _ = ask(user("a"), said("1"), user("again"), answer="6")  # from the first response, not the last one
+    prompt, _ = ask(user("a"), assistant("changed"), user("c"), answer="5")
+    assert (prompt.number, prompt.new_messages) == (2, (user("a"), assistant("changed"), user("c")))
+    prompt, _ = ask(user("a"), assistant("1"), user("again"), answer="6")  # from the first response, not the last one
     assert (prompt.number, prompt.ids[: len(first)]) == (3, first)
-    prompt, _ = ask(user("a"), said("1"), user("c"), said("3"), user("d"), answer="7")
+    prompt, _ = ask(user("a"), assistant("1"), user("c"), assistant("3"), user("d"), answer="7")
     assert (prompt.number, prompt.ids[: len(second)]) == (0, second)
 
 
 @pytest.mark.ci
-def test_the_same_text_with_another_image_is_another_conversation():
+def test_other_image_is_other_conversation():
     pictures = [Image(np.full((32, 64, 3), shade, np.uint8)) for shade in (0, 255)]
     tokenizer = make_tokenizer(patch_size=32)
     contexts = ContextBuilder(tokenizer, AgentConfig(observation="image"), 16)
@@ -231,41 +231,43 @@ def test_the_same_text_with_another_image_is_another_conversation():
 
     def ask(*messages, answer=()):
         prompt = conversations.prompt(ChatRequest(messages))
-        conversations.answered(prompt, said("1"), list(answer))
+        conversations.answered(prompt, assistant("1"), list(answer))
         return prompt
 
-    def seen(image, text=f"a{MARK}b"):
+    def showing(image, text=f"a{MARK}b"):
         return ChatMessage("user", text, images=(image,))
 
-    first = ask(seen(pictures[0]), answer=[5])
-    other = ask(seen(pictures[1]), said("1"), user("c"))
+    first = ask(showing(pictures[0]), answer=[5])
+    other = ask(showing(pictures[1]), assistant("1"), user("c"))
     assert (other.number, other.ids[: len(first.ids)]) == (1, first.ids)
     assert other.images == (replace(first.images[0], image=pictures[1]),)
-    second = ask(seen(pictures[0]), said("1"), seen(pictures[1], f"{MARK}"))
+    second = ask(showing(pictures[0]), assistant("1"), showing(pictures[1], f"{MARK}"))
     assert (second.number, second.images[0], second.images[1].image) == (0, first.images[0], pictures[1])
     image_id = contexts.image_tokens.image_id
     assert {place for place, token in enumerate(second.ids) if token == image_id} == {
         one.position + number for one in second.images for number in range(one.num_tokens)
     }
-    branch = ask(seen(pictures[0]), said("1"), user("d"))  # from the first response, so without the second image
+    branch = ask(
+        showing(pictures[0]), assistant("1"), user("d")
+    )  # from the first response, so without the second image
     assert branch.images == first.images
     with pytest.raises(Refusal, match="cannot be cut into patches"):
-        ask(seen(Image(np.zeros((33, 32, 3), np.uint8))))
+        ask(showing(Image(np.zeros((33, 32, 3), np.uint8))))
 
 
-def test_two_requests_at_a_time_from_one_response_are_two_conversations():
+def test_concurrent_requests_are_two_conversations():
     here = policy("qwen2.5")
     conversations = Conversations(here.spelling, keeps_thoughts=True)
     first = conversations.prompt(ChatRequest((user("a"),)))
-    conversations.answered(first, said("1"), [5])
-    left = conversations.prompt(ChatRequest((user("a"), said("1"), user("l"))))
-    right = conversations.prompt(ChatRequest((user("a"), said("1"), user("r"))))
+    conversations.answered(first, assistant("1"), [5])
+    left = conversations.prompt(ChatRequest((user("a"), assistant("1"), user("l"))))
+    right = conversations.prompt(ChatRequest((user("a"), assistant("1"), user("r"))))
     assert (left.number, right.number) == (0, 1)
     assert left.ids[: len(first.ids) + 1] == right.ids[: len(first.ids) + 1] == [*first.ids, 5]
 
 
 @pytest.mark.ci
-def test_what_the_template_does_not_take_is_refused():
+def test_unrenderable_messages_are_refused():
     remedy = r"^set agent.chat_template = 'hermes' \(or llama3, qwen3, xml\): the chat template of this policy "
     with pytest.raises(Refusal, match=remedy + "has no place for tools$"):
         policy("qwen2.5").spelling.opening((user("a"),), TOOLS)

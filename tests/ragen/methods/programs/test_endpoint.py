@@ -47,9 +47,9 @@ def answering(say=lambda call: ChatMessage("assistant", f"{call.trajectory_id} h
     def serve(endpoint: Endpoint) -> None:
         while not is_over.is_set():
             for call in endpoint.calls(0.01):
-                said = say(call)
-                reason = "tool_calls" if said.calls else "stop"
-                call.answer(Reply("chatcmpl-1", said, reason, 3, 2))
+                message = say(call)
+                reason = "tool_calls" if message.calls else "stop"
+                call.answer(Reply("chatcmpl-1", message, reason, 3, 2))
 
     with Endpoint() as endpoint:
         thread = threading.Thread(target=serve, args=(endpoint,))
@@ -71,9 +71,9 @@ def post(endpoint: Endpoint, key: str, body: object, path: str = "/v1/chat/compl
     payload = body if isinstance(body, bytes) else json.dumps(body)
     connection.request("POST", path, payload, {"Authorization": f"Bearer {key}"})
     response = connection.getresponse()
-    found = response.status, json.loads(response.read())
+    answer = response.status, json.loads(response.read())
     connection.close()
-    return found
+    return answer
 
 
 def head(key: str, num_bytes: int) -> bytes:
@@ -82,34 +82,36 @@ def head(key: str, num_bytes: int) -> bytes:
     return "\r\n".join([*lines, f"Content-Length: {num_bytes}", "", ""]).encode()
 
 
-def test_the_openai_client_is_answered_in_one_piece_and_in_events():
+def test_openai_client_answered_whole_and_streamed():
     from openai import OpenAI
 
     with answering(lambda call: CALL if call.request.tools != "[]" else ChatMessage("assistant", "hi\n")) as endpoint:
         client = OpenAI(base_url=endpoint.url, api_key=endpoint.admit("t"))
         assert [model.id for model in client.models.list()] == ["policy"]
-        asked = {"model": "policy", "messages": HELLO["messages"]}
-        whole = client.chat.completions.create(**asked)
+        options = {"model": "policy", "messages": HELLO["messages"]}
+        whole = client.chat.completions.create(**options)
         assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("hi\n", "stop")
         assert whole.usage.total_tokens == 5
-        events = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+        events = list(client.chat.completions.create(**options, stream=True, stream_options={"include_usage": True}))
         assert "".join(event.choices[0].delta.content or "" for event in events if event.choices) == "hi\n"
         assert events[-1].usage.completion_tokens == 2
-        called = client.chat.completions.create(**asked, tools=[TOOL]).choices[0]
+        called = client.chat.completions.create(**options, tools=[TOOL]).choices[0]
         assert (called.finish_reason, called.message.content) == ("tool_calls", None)
         assert called.message.tool_calls[0].function.name == "search"
-        with client.chat.completions.stream(**asked, tools=[TOOL]) as stream:
+        with client.chat.completions.stream(**options, tools=[TOOL]) as stream:
             assert stream.get_final_completion().choices[0].message.tool_calls[0].function.arguments == '{"query": "x"}'
 
 
-def test_the_protocol_of_responses_is_that_of_chat_in_other_words():
+def test_responses_protocol_equals_chat():
     openai = pytest.importorskip("openai")
     tool = {"name": "search", "description": "", "parameters": {"type": "object", "properties": {}}}
-    asked = []
+    requests = []
 
     def say(call):
-        asked.append(call.request)
-        return ChatMessage("assistant", "let me see", CALL.calls) if len(asked) == 1 else ChatMessage("assistant", "x")
+        requests.append(call.request)
+        return (
+            ChatMessage("assistant", "let me see", CALL.calls) if len(requests) == 1 else ChatMessage("assistant", "x")
+        )
 
     with answering(say) as endpoint:
         client = openai.OpenAI(base_url=endpoint.url, api_key=endpoint.admit("t1"))
@@ -130,7 +132,7 @@ def test_the_protocol_of_responses_is_that_of_chat_in_other_words():
         ]},
         {"role": "tool", "content": "found"},
     ]}  # fmt: skip
-    assert asked[1] == read_request(json.dumps(chat).encode(), RunSampling())
+    assert requests[1] == read_request(json.dumps(chat).encode(), RunSampling())
 
 
 @pytest.mark.parametrize(
@@ -144,11 +146,11 @@ def test_the_protocol_of_responses_is_that_of_chat_in_other_words():
         ({"temperature": 0}, "temperature"),
     ],
 )
-def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param):
+def test_unservable_response_options_are_refused(changes, param):
     body = {"model": "policy", "input": "hello"} | changes
     with answering() as endpoint:
-        status, found = post(endpoint, endpoint.admit("t1", AGREEING), body, "/v1/responses")
-    assert (status, found["error"]["param"]) == (400, param)
+        status, answer = post(endpoint, endpoint.admit("t1", AGREEING), body, "/v1/responses")
+    assert (status, answer["error"]["param"]) == (400, param)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param)
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "the tool f"),
     ],
 )  # fmt: skip
-def test_what_would_change_the_sampling_or_is_no_text_is_refused(changes, param, word):
+def test_sampling_changes_and_non_text_refused(changes, param, word):
     with pytest.raises(Refusal, match=word) as refused:
         read_request(json.dumps(HELLO | changes).encode(), AGREEING)
     assert (refused.value.param, refused.value.status) == (param, 400)
@@ -239,19 +241,19 @@ def test_requirement_is_met(requirement, content, calls, is_met):
 
 
 def test_sampling_settings_of_programs_are_counted():
-    asked = {"temperature": 0.2, "top_p": 1.0, "seed": 3, "presence_penalty": 0, "frequency_penalty": 1, "top_k": 5}
-    request = read_request(json.dumps(HELLO | asked).encode(), RunSampling(0.7, 1.0))
+    options = {"temperature": 0.2, "top_p": 1.0, "seed": 3, "presence_penalty": 0, "frequency_penalty": 1, "top_k": 5}
+    request = read_request(json.dumps(HELLO | options).encode(), RunSampling(0.7, 1.0))
     assert request.overridden == ("temperature", "frequency_penalty", "top_k", "seed")
     with answering() as endpoint:
         key = endpoint.admit("t", RunSampling(0.7, 1.0))
-        assert post(endpoint, key, HELLO | asked)[0] == post(endpoint, key, HELLO)[0] == 200
+        assert post(endpoint, key, HELLO | options)[0] == post(endpoint, key, HELLO)[0] == 200
         assert post(endpoint, key, HELLO | {"n": 2})[0] == 400
         requests = endpoint.retire(key)
     assert requests.overridden == dict.fromkeys(request.overridden, 1)
     assert (requests.num_refused, requests.refused) == (1, {"n is 2. Input should be 1": 1})
 
 
-def test_structured_output_of_both_protocols_is_one_request():
+def test_structured_output_equal_in_both_protocols():
     chat = HELLO | {
         "tools": [TOOL],
         "tool_choice": {"type": "function", "function": {"name": "buy"}},
@@ -271,20 +273,20 @@ def test_structured_output_of_both_protocols_is_one_request():
         assert read_request(body, AGREEING) == read_request(json.dumps(in_chat).encode(), AGREEING)
 
 
-def test_a_streamed_response_is_what_the_client_reads():
+def test_streamed_response_read_by_client():
     openai = pytest.importorskip("openai")
     say = {"text": ChatMessage("assistant", "well"), "call": CALL}
     with answering(lambda call: say[call.request.messages[0].content]) as endpoint:
         client = openai.OpenAI(base_url=endpoint.url, api_key=endpoint.admit("t"))
-        for name, said in say.items():
+        for name, message in say.items():
             with client.responses.stream(model="policy", input=name) as stream:
                 kinds = [event.type for event in stream]
                 final = stream.get_final_response()
             assert kinds[0] == "response.created"
             assert kinds[-1] == "response.completed"
-            assert final.output_text == said.content
+            assert final.output_text == message.content
             assert [(item.name, item.arguments) for item in final.output if item.type == "function_call"] == [
-                (call.name, call.arguments) for call in said.calls
+                (call.name, call.arguments) for call in message.calls
             ]
 
 
@@ -309,7 +311,7 @@ def hostile(content: str = "1", more: str = "") -> bytes:
     ],
     ids=["values", "keys", "parameters", "strings", "unclosed", "parts", "messages", "arguments"],
 )  # fmt: skip
-def test_hostile_bodies_are_refused_before_they_take_memory(body):
+def test_hostile_bodies_refused_before_memory(body):
     tracemalloc.start()
     with pytest.raises(Refusal):
         read_request(body, RunSampling())
@@ -318,7 +320,7 @@ def test_hostile_bodies_are_refused_before_they_take_memory(body):
     assert peak < 50 << 20
 
 
-def test_a_body_in_single_bytes_is_refused():
+def test_byte_by_byte_body_refused():
     with answering() as endpoint:
         key = endpoint.admit("t")
         lines = ("POST /v1/chat/completions HTTP/1.1", "Host: x", f"Authorization: Bearer {key}")
@@ -333,7 +335,7 @@ def test_a_body_in_single_bytes_is_refused():
         assert "2,000 chunks" in next(iter(endpoint.retire(key).refused))
 
 
-def test_after_so_many_refusals_nothing_is_read(monkeypatch):
+def test_nothing_read_after_many_refusals(monkeypatch):
     monkeypatch.setattr(served, "MAX_REFUSED", 3)
     with answering() as endpoint:
         key = endpoint.admit("t")
@@ -364,7 +366,7 @@ PNG = png()
         (data_url(png("P", (1 << 13, 1 << 13), bits=1)), "expected 1 to"),
     ],
 )
-def test_what_is_no_image_is_one_refusal(url, word):
+def test_non_image_is_one_refusal(url, word):
     body = HELLO | {"messages": [{"role": "user", "content": [shown(url)]}]}
     with pytest.raises(Refusal, match=word) as refused:
         read_request(json.dumps(body).encode(), RunSampling(), Album())
@@ -372,7 +374,7 @@ def test_what_is_no_image_is_one_refusal(url, word):
     assert str(refused.value).startswith("messages.0.content.0")
 
 
-def test_images_are_decoded_once_and_a_trajectory_has_so_many_pixels(monkeypatch):
+def test_images_decoded_once_within_pixel_limit(monkeypatch):
     monkeypatch.setattr(album, "MAX_PIXELS", 3 * 32 * 64)
     mine = Album()
 
@@ -390,9 +392,9 @@ def test_images_are_decoded_once_and_a_trajectory_has_so_many_pixels(monkeypatch
         ask(data_url(png(size=(32, 32))))
 
 
-def test_an_image_is_the_same_in_both_protocols_and_not_the_assistants():
-    seen = []
-    with answering(lambda call: seen.append(call.request) or ChatMessage("assistant", "")) as endpoint:
+def test_image_equal_in_both_protocols():
+    requests = []
+    with answering(lambda call: requests.append(call.request) or ChatMessage("assistant", "")) as endpoint:
         key = endpoint.admit("t", takes_images=True)
         chat = HELLO | {
             "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, shown(data_url(PNG))]}]
@@ -404,14 +406,14 @@ def test_an_image_is_the_same_in_both_protocols_and_not_the_assistants():
         chat["messages"][0]["role"] = "assistant"
         assert post(endpoint, key, chat)[0] == 400
         assert post(endpoint, endpoint.admit("blind"), given, "/v1/responses")[0] == 400
-    assert seen[0] == seen[1]
-    assert len(seen[0].messages[0].images) == 1
+    assert requests[0] == requests[1]
+    assert len(requests[0].messages[0].images) == 1
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"model": "policy", "messages": ["\\ud800"]}']
 )
-def test_what_is_no_request_is_refused(body):
+def test_invalid_request_is_refused(body):
     with pytest.raises(Refusal):
         read_request(body, RunSampling())
 
@@ -426,7 +428,7 @@ def test_harmless_parameters_and_nulls_are_accepted():
     assert request.max_tokens == 9
 
 
-def test_a_key_opens_its_own_trajectory_and_no_other():
+def test_key_opens_only_its_trajectory():
     with answering() as endpoint:
         keys = {name: endpoint.admit(name) for name in ("left", "right")}
         for name, key in keys.items():
@@ -439,7 +441,7 @@ def test_a_key_opens_its_own_trajectory_and_no_other():
         assert post(endpoint, keys["right"], HELLO, "/v1/../admin")[0] == 404
 
 
-def test_a_hundred_megabytes_are_refused_after_four():
+def test_huge_body_refused_early():
     with answering() as endpoint:
         key = endpoint.admit("t")
         sent = 0
@@ -469,7 +471,7 @@ def test_slow_senders_are_ended(monkeypatch):
 
 
 @pytest.mark.ci
-def test_a_thousand_connections_do_not_keep_another_program_out(monkeypatch):
+def test_many_connections_do_not_block_others(monkeypatch):
     monkeypatch.setattr(served, "MAX_CONNECTIONS", 64)
     with answering() as endpoint:
         key = endpoint.admit("t")
@@ -485,7 +487,7 @@ def test_a_thousand_connections_do_not_keep_another_program_out(monkeypatch):
                 connection.close()
 
 
-def test_no_trajectory_has_more_calls_in_progress_than_its_share(monkeypatch):
+def test_calls_in_progress_are_limited(monkeypatch):
     monkeypatch.setattr(served, "MAX_OPEN", 2)
     with Endpoint() as endpoint:
         key, other = endpoint.admit("t"), endpoint.admit("other")
@@ -506,7 +508,7 @@ def test_no_trajectory_has_more_calls_in_progress_than_its_share(monkeypatch):
             thread.join()
 
 
-def test_a_program_that_hangs_up_is_known_to_have():
+def test_disconnected_program_is_recognised():
     with Endpoint() as endpoint:
         key = endpoint.admit("t")
         body = json.dumps(HELLO)

@@ -15,7 +15,7 @@ from starpo.ragen.methods.programs.environment import Program
 from starpo.ragen.methods.programs.settings import ProgramSettings
 
 
-def test_tasks_are_initial_states_and_panels_hold_them_out(program):
+def test_tasks_are_states_of_panels(program):
     settings = program("")
     panel = make_panel(settings, 3, 11)
     assert len(set(panel.state_digests)) == 3
@@ -31,19 +31,19 @@ def test_tasks_are_initial_states_and_panels_hold_them_out(program):
         make_panel(settings, 6, 11)
 
 
-def test_a_single_task_is_shared_by_training_and_panels(folder, program):
+def test_single_task_shared_with_panels(folder, program):
     (folder / "tasks.jsonl").write_text("{}\n")
     assert make_panel(program(""), 4, 11).is_exhaustive
 
 
-def test_it_is_never_stepped(program):
+def test_program_environment_is_never_stepped(program):
     world = make(program(""))
     world.reset(seed=1)
     with pytest.raises(EnvironmentFault, match="cannot be stepped"):
         world.step("yes")
 
 
-def test_digests_are_kept_and_what_has_changed_is_refused(folder, program):
+def test_changed_code_or_tasks_are_refused(folder, program):
     settings = program("print(1)")
     text = settings.model_dump_json()
     again = TypeAdapter(EnvironmentConfig).validate_json(text)
@@ -58,7 +58,7 @@ def test_digests_are_kept_and_what_has_changed_is_refused(folder, program):
         make(again).reset(seed=0)
 
 
-def test_a_stored_run_needs_neither_tasks_nor_program(folder, program):
+def test_stored_run_needs_no_program(folder, program):
     text = program("").model_dump_json()
     for name in ("tasks.jsonl", "agent.py"):
         (folder / name).unlink()
@@ -96,12 +96,12 @@ def test_settings_that_are_refused(folder, changed, message):
         ({"reward": ["no-such-judge"]}, "the command 'no-such-judge' is not found here"),
     ],
 )
-def test_what_cannot_be_started_is_said_before_any_work(program, changed, message):
+def test_unstartable_program_refused_before_work(program, changed, message):
     with pytest.raises(ValueError, match=message):
         make(program("", **changed)).reset(seed=0)
 
 
-def test_it_is_no_part_of_a_mixture(program):
+def test_program_cannot_join_mixture(program):
     parts = {"mine": {"environment": program("").model_dump(), "share": 1.0}}
     with pytest.raises(ValidationError, match="part 'mine' is a 'program', which plays its episodes itself"):
         TypeAdapter(EnvironmentConfig).validate_python({"type": "mixture", "parts": parts})

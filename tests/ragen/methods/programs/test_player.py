@@ -40,13 +40,12 @@ from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.methods.programs import endpoint, player
 from starpo.ragen.methods.programs.chat import RunSampling
 from starpo.ragen.methods.programs.endpoint import PendingCall, Served
-from starpo.ragen.methods.programs.player import Policy
 from starpo.ragen.methods.programs.process import Ended
 from starpo.ragen.methods.programs.requests import read_request
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
-from starpo.ragen.methods.programs.trajectory import ProgramTrajectory
+from starpo.ragen.methods.programs.trajectory import ProgramTrajectory, ShardContext
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
@@ -123,7 +122,7 @@ def played(play, folder, settings, agent, episodes, sampling=SAMPLING, max_conte
         ("frozen_lake", {"observation": "image"}),
     ],
 )
-def test_an_external_program_plays_as_the_built_in_loop(game, changes, request, tmp_path, monkeypatch):
+def test_external_program_equals_built_in_loop(game, changes, request, tmp_path, monkeypatch):
     folder = request.getfixturevalue("seeing_folder" if "observation" in changes else "policy_folder")
     monkeypatch.setattr(player, "LINGER_S", 600.0)  # full rounds, as in the built-in loop: then the bytes are equal
     agent = AGENT.model_copy(update=changes)
@@ -136,10 +135,10 @@ def test_an_external_program_plays_as_the_built_in_loop(game, changes, request, 
     script = Path(__file__).with_name("game_agent.py")
     settings = ProgramSettings(command=[sys.executable, str(script)], tasks=str(tmp_path / "tasks.jsonl"))
     episodes = [Episode(f"g{seed}", member, seed, member, 100 + member) for seed in (0, 1) for member in range(2)]
-    own = [replace(one, env_seed=task_of(settings, one.env_seed)["env_seed"]) for one in episodes]
+    built_in = [replace(one, env_seed=task_of(settings, one.env_seed)["env_seed"]) for one in episodes]
 
     heard = played(player.play, folder, settings, agent, episodes).to_pylist()
-    expected = played(loop.play, folder, GAMES[game], agent, own).to_pylist()
+    expected = played(loop.play, folder, GAMES[game], agent, built_in).to_pylist()
 
     assert len(expected) > len(episodes)
     assert any(row["executed_actions"] for row in expected)
@@ -213,7 +212,7 @@ def run(tmp_path):
         ("ask(user('a' * 900)); end(1)", {}, 0, "truncated", "context full"),
     ],
 )
-def test_whatever_a_program_does_has_a_status_and_no_made_up_reward(code, limits, num_answered, status, error, run):
+def test_every_program_end_has_a_status(code, limits, num_answered, status, error, run):
     rows = run(code, **limits)
     assert len(rows) == 2 * (num_answered + 1)
     for row in rows[num_answered :: num_answered + 1]:
@@ -224,7 +223,7 @@ def test_whatever_a_program_does_has_a_status_and_no_made_up_reward(code, limits
 
 
 @pytest.mark.ci
-def test_a_program_that_cannot_be_started_is_an_error_of_the_environment(run, monkeypatch):
+def test_unstartable_program_is_environment_error(run, monkeypatch):
     def refuse(*_):
         raise OSError("no such program")
 
@@ -235,7 +234,7 @@ def test_a_program_that_cannot_be_started_is_an_error_of_the_environment(run, mo
 
 
 @pytest.mark.ci
-def test_the_reward_is_that_of_the_last_turn(run):
+def test_reward_belongs_to_last_turn(run):
     rows = run("ask(user('a')); ask(user('b')); end(0.5)")[:2]
     assert [(row["action_rewards"], row["success"], row["terminated"], row["status"]) for row in rows] == [
         ([0.0], False, False, "ok"), ([0.5], True, True, "ok"),
@@ -245,7 +244,7 @@ def test_the_reward_is_that_of_the_last_turn(run):
 
 
 @pytest.mark.ci
-def test_a_limit_of_calls_truncates_and_may_be_caught(run):
+def test_call_limit_truncates_catchably(run):
     program = "answers = [ask(user(str(n))) for n in range(3)]; end(1)"
     last = run(program, max_calls=2)[1]
     assert (last["truncated"], last["status"], last["action_rewards"]) == (True, "ok", [0.0])
@@ -258,7 +257,7 @@ def test_a_limit_of_calls_truncates_and_may_be_caught(run):
 
 
 @pytest.mark.ci
-def test_a_program_that_dies_of_a_cut_response_is_truncated_and_trained_on(run):
+def test_death_by_cut_response_is_truncated(run):
     code = "first = ask(user('a'))\nif first['finish_reason'] == 'length': raise ValueError('half')\nend(1)"
     for row in run(code, lambda *_: "Left Right Down Up" * 9):
         assert (row["truncated"], row["terminated"], row["is_valid"]) == (True, False, True)
@@ -266,11 +265,13 @@ def test_a_program_that_dies_of_a_cut_response_is_truncated_and_trained_on(run):
         assert json.loads(row["info"])["message"] == "exit status 1: ValueError: half"
 
 
-def test_a_program_that_dies_of_a_limit_before_any_answer(program):
+def test_program_killed_by_limit_before_answer(program):
     tokenizer = make_tokenizer()
     contexts = ContextBuilder(tokenizer, AGENT, 12)
-    policy = Policy(contexts, tokenizer, Spelling(tokenizer, contexts), SamplingConfig(max_response_tokens=12), 400)
-    trajectory = ProgramTrajectory(Episode("g", 0, 0, 0, 100), program("", max_calls=1), {"n": 0}, policy)
+    context = ShardContext(
+        contexts, tokenizer, Spelling(tokenizer, contexts), SamplingConfig(max_response_tokens=12), 400
+    )
+    trajectory = ProgramTrajectory(Episode("g", 0, 0, 0, 100), program("", max_calls=1), {"n": 0}, context)
     body = json.dumps({"model": "policy", "messages": [{"role": "user", "content": "a"}]}).encode()
     first, second = (PendingCall("g-0", read_request(body, RunSampling())) for _ in range(2))
     with ThreadPoolExecutor(1) as pool:
@@ -285,7 +286,7 @@ def test_a_program_that_dies_of_a_limit_before_any_answer(program):
 
 
 @pytest.mark.ci
-def test_calls_that_nobody_waited_for_are_no_turns_and_end_one_episode(run):
+def test_abandoned_calls_are_no_turns(run):
     code = """
 for _ in range(9):
     try:
@@ -306,7 +307,7 @@ for _ in range(9):
 
 
 @pytest.mark.ci
-def test_what_was_refused_is_told_where_the_program_swallows_it(run):
+def test_swallowed_refusal_is_reported(run):
     code = """
 for _ in range(2):
     try:
@@ -323,7 +324,7 @@ for _ in range(2):
     assert info["message"].startswith("2 of its requests were refused, as: n is 4")
 
 
-def test_a_program_that_is_refused_without_end_is_ended(run, monkeypatch):
+def test_endlessly_refused_program_is_ended(run, monkeypatch):
     monkeypatch.setattr(endpoint, "MAX_REFUSED", 4)
     monkeypatch.setattr(player, "MAX_REFUSED", 4)
     code = """
@@ -347,7 +348,7 @@ while True:
         ("Left", "Left", "format_error"),
     ],
 )
-def test_structured_output_is_stated_in_the_prompt_and_returned_as_written(text, content, status, run):
+def test_structured_output_prompted_and_returned_verbatim(text, content, status, run):
     code = """
 schema = {"type": "json_schema", "json_schema": {"name": "p", "schema": {"type": "object"}}}
 first = ask(user("a"), response_format=schema, temperature=0.2)["message"]
@@ -367,7 +368,7 @@ end(float(first["content"] == CONTENT))
 
 
 @pytest.mark.ci
-def test_interleaved_conversations_are_contexts_with_the_sampled_tokens(run):
+def test_interleaved_conversations_keep_sampled_tokens(run):
     code = """
 left, right = [user("left")], [user("right")]
 for turn in range(2):
@@ -385,7 +386,7 @@ end(1)
 
 
 @pytest.mark.ci
-def test_program_gets_the_calls_that_follow_the_reasoning(run):
+def test_program_gets_calls_after_reasoning(run):
     code = """
 tools = [{"type": "function", "function": {"name": name}} for name in ("buy", "look")]
 messages = [user("a")]
@@ -409,7 +410,7 @@ end(1)
 
 
 @pytest.mark.ci
-def test_messages_that_take_long_to_render_delay_no_other_program(run, monkeypatch):
+def test_slow_rendering_delays_no_other(run, monkeypatch):
     is_done, waited = threading.Event(), []
     opening = Spelling.opening
 
@@ -437,7 +438,7 @@ end(1)
 
 
 @pytest.mark.ci
-def test_a_response_is_cut_to_what_the_program_hears(run):
+def test_response_cut_to_delivered_part(run):
     code = """
 first = ask(user("a"), stop=["Right"])
 second = ask(user("b"), max_tokens=2)
@@ -458,7 +459,7 @@ end(1)
 
 
 @pytest.mark.ci
-def test_a_response_that_was_not_heard_is_no_turn(run):
+def test_undelivered_response_is_no_turn(run):
     code = """
 import socket
 from urllib.parse import urlparse
@@ -481,7 +482,7 @@ end(1)
 
 
 @pytest.mark.ci
-def test_the_player_of_rollouts_asks_the_environment_who_plays(tmp_path):
+def test_player_chosen_by_environment(tmp_path):
     (tmp_path / "agent.py").write_text(ASKING + "ask(user('a')); end(1)")
     (tmp_path / "tasks.jsonl").write_text('{"text": "a"}\n')
     settings = ProgramSettings(
@@ -510,7 +511,7 @@ def test_the_player_of_rollouts_asks_the_environment_who_plays(tmp_path):
     ],
     ids=["program", "reward"],
 )
-def test_a_rollout_that_is_stopped_waits_for_no_program(code, reward, tmp_path, monkeypatch):
+def test_stopped_rollout_waits_for_no_program(code, reward, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "agent.py").write_text(ASKING + code)
     (tmp_path / "tasks.jsonl").write_text('{"text": "a"}\n')
@@ -533,7 +534,7 @@ def test_a_rollout_that_is_stopped_waits_for_no_program(code, reward, tmp_path, 
 
 
 @pytest.mark.ci
-def test_what_a_program_says_cannot_act_in_the_report(run, tmp_path):
+def test_program_output_is_inert_in_report(run, tmp_path):
     attack = "</script><script>document.title='owned'</script>"
     code = f"""
 ask(user({attack!r}), {{"role": "assistant", "content": {attack!r}}}, user("x"))

@@ -49,7 +49,7 @@ def until(path: Path, within_s: float = 60.0) -> str:
     raise AssertionError(f"{path} was not written")
 
 
-def test_it_gets_the_task_the_endpoint_and_nothing_that_is_not_named(program, monkeypatch):
+def test_program_gets_task_endpoint_nothing_else(program, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "hidden")
     monkeypatch.setenv("WANTED", "seen")
     code = """
@@ -83,7 +83,7 @@ def test_it_gets_the_task_the_endpoint_and_nothing_that_is_not_named(program, mo
         ("print('x' * 6000)", "flooded", "more than 5,000 bytes of output (environment.max_output_bytes)"),
     ],
 )
-def test_how_it_ends_is_said(program, code, status, detail):
+def test_end_of_program_is_reported(program, code, status, detail):
     ended = run(program(code, time_limit_s=0.5 if status == "hung" else 60.0, max_output_bytes=5000))
     assert (ended.status, ended.detail) == (status, detail)
 
@@ -121,16 +121,16 @@ def hang(task):
 """
 
 
-def test_a_function_is_imported_once_and_called_in_processes_of_its_own(folder, program):
+def test_function_imported_once_called_in_processes(folder, program):
     (folder / "mine.py").write_text(PLAYED)
     settings = program("", command="mine:play")
     running = [RunningProgram(settings, {"n": n}, "", f"key-{n}") for n in range(3)]
-    told = [one.wait().output for one in running]
-    facts = [json.loads(output.splitlines()[-1]) for output in told]
-    assert told[0].startswith("said\n")
+    outputs = [one.wait().output for one in running]
+    facts = [json.loads(output.splitlines()[-1]) for output in outputs]
+    assert outputs[0].startswith("said\n")
     assert [one["reward"] for one in facts] == [0.0, 0.5, 1.0]
-    own, wardens, importers, keys, temporary, folders = zip(*(one["facts"] for one in facts), strict=True)
-    assert len({*own, *wardens, *importers, os.getpid()}) == 8
+    processes, wardens, importers, keys, temporary, folders = zip(*(one["facts"] for one in facts), strict=True)
+    assert len({*processes, *wardens, *importers, os.getpid()}) == 8
     assert keys == ("key-0", "key-1", "key-2")
     assert temporary == folders
     assert len(set(folders)) == 3
@@ -140,7 +140,7 @@ def test_a_function_is_imported_once_and_called_in_processes_of_its_own(folder, 
 
 
 @pytest.mark.ci
-def test_a_function_is_limited_as_a_command_is(folder, program):
+def test_function_limited_like_command(folder, program):
     (folder / "mine.py").write_text(PLAYED)
     hung = run(program("", command="mine:hang", time_limit_s=5.0))
     assert hung.status == "hung"
@@ -175,13 +175,13 @@ def pids_in(folder: Path) -> list[int]:
     return [int(pid) for pid in (until(folder / "pids") + until(folder / "orphan")).split()]
 
 
-def test_what_it_started_ends_with_it_in_whatever_session(folder, program):
+def test_children_in_any_session_end(folder, program):
     ended = run(program(TREE, command=[sys.executable, "agent.py", str(folder)]))
     assert ended.status == "done"
     assert all(gone(pid) for pid in pids_in(folder))
 
 
-def test_to_kill_it_ends_all_of_it_and_its_folder(folder, program):
+def test_kill_ends_processes_and_folder(folder, program):
     settings = program(TREE + "    time.sleep(600)\n", command=[sys.executable, "agent.py", str(folder)])
     running = RunningProgram(settings, {}, "", "key-2")
     pids = pids_in(folder)
@@ -195,7 +195,7 @@ def test_to_kill_it_ends_all_of_it_and_its_folder(folder, program):
 
 
 @pytest.mark.ci
-def test_where_its_parent_is_killed_nothing_stays(folder, program):
+def test_nothing_outlives_killed_parent(folder, program):
     program(TREE + "    time.sleep(600)\n")
     parent = f"""
         import sys, time
@@ -222,7 +222,7 @@ def test_where_its_parent_is_killed_nothing_stays(folder, program):
     assert not Path(scratch).exists()
 
 
-def test_a_program_that_kills_its_warden_has_died_and_is_ended(folder, program):
+def test_program_killing_warden_has_died(folder, program):
     code = """
         import os, signal, subprocess, sys, time
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -236,7 +236,7 @@ def test_a_program_that_kills_its_warden_has_died_and_is_ended(folder, program):
 
 
 @pytest.mark.ci
-def test_a_program_that_stops_its_warden_is_ended_after_its_time(folder, program, monkeypatch):
+def test_program_stopping_warden_ends_in_time(folder, program, monkeypatch):
     monkeypatch.setattr(process, "LATE_S", 1.0)
     code = """
         import os, signal, sys, time
@@ -278,7 +278,7 @@ def temporary(tmp_path, monkeypatch) -> Path:
     ],
     ids=["kept", "killed", "gone", "link", "file", "locked"],
 )
-def test_its_folder_goes_and_nothing_outside_is_touched(folder, program, temporary, code):
+def test_own_folder_removed_others_untouched(folder, program, temporary, code):
     outside = folder / "outside"
     outside.mkdir(mode=0o751)
     (outside / "kept").write_text("kept")
@@ -294,7 +294,7 @@ def test_its_folder_goes_and_nothing_outside_is_touched(folder, program, tempora
 
 
 @pytest.mark.ci
-def test_folders_within_folders_are_removed_at_any_depth(program, temporary):
+def test_nested_folders_removed_at_any_depth(program, temporary):
     code = """
         import os
         for number in range(1200):
@@ -308,7 +308,7 @@ def test_folders_within_folders_are_removed_at_any_depth(program, temporary):
     assert list(temporary.iterdir()) == []
 
 
-def test_a_stopped_fork_server_is_replaced_and_the_program_plays(program, monkeypatch):
+def test_stopped_fork_server_is_replaced(program, monkeypatch):
     monkeypatch.setattr(process, "STUCK_S", 0.1)
     settings = program("print('played')")
     stopped = server_of(settings)
@@ -318,7 +318,7 @@ def test_a_stopped_fork_server_is_replaced_and_the_program_plays(program, monkey
     assert gone(stopped.pid)
 
 
-def test_to_kill_what_a_stopped_fork_server_holds_takes_no_time(program):
+def test_kill_under_stopped_fork_server_quick(program):
     settings = program("import time; time.sleep(600)", time_limit_s=600)
     stopped = server_of(program("pass"))
     suspend(stopped)
@@ -330,7 +330,7 @@ def test_to_kill_what_a_stopped_fork_server_holds_takes_no_time(program):
     assert time.monotonic() - started < 5
 
 
-def test_programs_play_on_when_their_fork_server_is_killed(folder, program):
+def test_programs_continue_without_fork_server(folder, program):
     code = """
         import os, sys, time
         open(os.path.join(sys.argv[1], os.environ["OPENAI_API_KEY"]), "w").write("\\n")
@@ -351,7 +351,7 @@ def test_programs_play_on_when_their_fork_server_is_killed(folder, program):
 
 
 @pytest.mark.ci
-def test_a_program_that_is_never_started_is_given_up_at_its_limit(folder, program, monkeypatch):
+def test_unstarted_program_given_up_at_limit(folder, program, monkeypatch):
     monkeypatch.setattr(process, "LATE_S", 0.5)
     (folder / "slow.py").write_text("import time\ntime.sleep(600)\n\ndef play(task): ...\n")
     settings = program("", command="slow:play", time_limit_s=0.5)
@@ -361,7 +361,7 @@ def test_a_program_that_is_never_started_is_given_up_at_its_limit(folder, progra
         assert ended.detail.startswith("not started within 1 s (environment.time_limit_s + 0.5): is 'slow:play' slow")
 
 
-def test_a_module_that_ends_its_process_is_named(folder, program):
+def test_module_ending_process_is_named(folder, program):
     (folder / "fatal.py").write_text("import os\nos._exit(3)\n")
     ended = run(program("", command="fatal:play"))
     assert (ended.status, "fatal:play" in ended.detail) == ("died", True)
@@ -396,7 +396,7 @@ def test_a_forged_report_is_none(program, report, times):
     assert (ended.status, ended.detail) == ("died", "its warden was killed")
 
 
-def test_half_of_a_surrogate_pair_and_a_null_byte_end_no_run(program):
+def test_surrogate_and_null_byte_end_nothing(program):
     code = "import json, os, sys; print(json.loads(os.environ['STARPO_TASK']) == json.load(sys.stdin))"
     assert run(program(code), {"text": "\ud800"}).output == "True\n"
     ended = run(program(code, command=[sys.executable, "agent.py", "a\0b"]))

@@ -26,9 +26,9 @@ def spelling_of(template: str, **settings) -> tuple:
 def rendered(tokenizer, messages, tools: str = "[]") -> list[int]:
     """The ids of the template's own rendering."""
     sent = [{"role": message.role, "content": message.content} for message in messages]
-    for message, told in zip(messages, sent, strict=True):
+    for message, fields in zip(messages, sent, strict=True):
         calls = [{"name": call.name, "arguments": json.loads(call.arguments)} for call in message.calls]
-        told |= {"tool_calls": [{"type": "function", "function": call} for call in calls]} if calls else {}
+        fields |= {"tool_calls": [{"type": "function", "function": call} for call in calls]} if calls else {}
     return tokenizer.apply_chat_template(sent, tools=json.loads(tools) or None, add_generation_prompt=True)["input_ids"]
 
 
@@ -50,7 +50,7 @@ LOOP = (
 @pytest.mark.parametrize(
     ("template", "settings"), [("qwen3", {"earlier_thoughts": "dropped"}), ("hermes_tools", {}), ("writes_anew", {})]
 )
-def test_new_contexts_have_the_ids_of_the_templates_rendering(template, settings, num_messages):
+def test_new_contexts_match_template_ids(template, settings, num_messages):
     tokenizer, _, spelling = spelling_of(template, **settings)
     messages = LOOP[:num_messages]
     if template != "qwen3":  # these show no calls
@@ -62,15 +62,15 @@ def test_new_contexts_have_the_ids_of_the_templates_rendering(template, settings
 @pytest.mark.parametrize(
     ("thought", "goes_on"), [("<think>\nfirst\n</think>\n\n", True), ("<think>first</think>", False), ("", True)]
 )
-def test_a_context_goes_on_while_results_of_tools_follow(thought, goes_on):
+def test_context_continues_through_tool_results(thought, goes_on):
     tokenizer, contexts, spelling = spelling_of("qwen3", earlier_thoughts="dropped")
     conversations = Conversations(spelling, keeps_thoughts=False)
     messages = [ChatMessage("user", "find it")]
     first = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
     ids = [*contexts.response_ids(thought + SAMPLED), contexts.stop_token_ids[0]]
-    said = ChatMessage("assistant", thought.strip(), (CALL,))
-    conversations.answered(first, said, ids)
-    messages += [said, ChatMessage("tool", "nothing")]
+    reply = ChatMessage("assistant", thought.strip(), (CALL,))
+    conversations.answered(first, reply, ids)
+    messages += [reply, ChatMessage("tool", "nothing")]
     second = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
     assert second.ids == rendered(tokenizer, messages, TOOLS)
     assert (second.ids[: len(first.ids) + len(ids)] == first.ids + ids) == goes_on
@@ -87,7 +87,7 @@ def test_a_context_goes_on_while_results_of_tools_follow(thought, goes_on):
 
 
 @pytest.mark.ci
-def test_reasoning_is_sent_in_the_field_where_the_template_reads_it():
+def test_reasoning_sent_in_templates_field():
     tokenizer, _, spelling = spelling_of("reads_field", should_prefill_think=True)
     messages = [ChatMessage("user", "a"), ChatMessage("assistant", "<think>b </think>\nc"), ChatMessage("user", "d")]
     text = tokenizer.decode(spelling.opening(messages, "[]").prompt_ids)

@@ -50,7 +50,7 @@ def test_the_last_object_of_the_output(program, output, expected):
         *('{"reward": 1, "success": "yes"}', '{"reward": 1}\n{"answer": 4}', '{"reward": 1'),
     ],
 )
-def test_an_output_without_a_reward_that_counts_is_an_error(program, output):
+def test_output_without_valid_reward_is_error(program, output):
     with pytest.raises(ProgramError, match="the program printed"):
         reward_of(program(""), TASK, done(output), SAID)
 
@@ -70,7 +70,7 @@ def test_a_function_of_transcript_and_task(folder, program):
         of("broken")
 
 
-def test_a_command_that_reads_both_as_json(folder, program):
+def test_reward_command_reads_json(folder, program):
     (folder / "judge.py").write_text(
         "import json, sys\ngiven = json.load(sys.stdin)\n"
         "print(0.5 if str(given['task']['answer']) in given['transcript'][0]['content'] else -1)\n"

@@ -35,23 +35,23 @@ def moody():
 """
 
 
-def test_lines_of_a_file_an_iterable_and_a_function_are_tasks(folder):
+def test_file_iterable_and_function_give_tasks(folder):
     (folder / "rows.py").write_text(FROM_MODULE)
     assert [task["n"] for task in read_tasks("tasks.jsonl")] == [0, 1, 2, 3, 4]
     assert read_tasks("rows:ROWS") == ({"n": 1}, {"n": 2})
     assert len(read_tasks("rows:rows")) == 4
 
 
-def test_a_data_set_of_hugging_face_where_the_package_is_installed(monkeypatch):
-    asked = []
+def test_hugging_face_dataset_if_installed(monkeypatch):
+    loads = []
 
     def load_dataset(*path, split):
-        asked.append((*path, split))
+        loads.append((*path, split))
         return [{"question": "1 + 1?"}]
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     assert read_tasks("hf:openai/gsm8k:main:test") == ({"question": "1 + 1?"},)
-    assert asked == [("openai/gsm8k", "main", "test")]
+    assert loads == [("openai/gsm8k", "main", "test")]
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(EnvironmentFault, match=r"needs the package datasets.*pip install datasets"):
         read_tasks("hf:squad:train")
@@ -95,7 +95,7 @@ def test_a_source_that_cannot_be_used(folder, source, message):
         read_tasks(source)
 
 
-def test_a_seed_draws_the_same_task_and_seeds_draw_all(program):
+def test_seed_repeats_task_seeds_cover_all(program):
     settings = program("")
     assert task_of(settings, 7) == task_of(settings, 7)
     assert {task_of(settings, seed)["n"] for seed in range(100)} == {0, 1, 2, 3, 4}
@@ -109,6 +109,6 @@ def test_a_source_that_changes_is_refused(folder, program):
         load_tasks(settings)
 
 
-def test_a_digest_is_of_values_whatever_their_order():
+def test_digest_ignores_key_order():
     assert digest({"a": 1, "b": [True, None]}) == digest(json.loads('{"b": [true, null], "a": 1}'))
     assert digest({"a": 1}) != digest({"a": 1.0})

@@ -51,7 +51,7 @@ def config(folder) -> StarPOConfig:
 
 
 @pytest.mark.ci
-def test_what_a_teacher_says_is_in_the_words_of_the_new_policy(config, folder):
+def test_teacher_text_in_new_vocabulary(config, folder):
     turns = record_for_new_policy(config, "taught:teach", folder / "tiny", 3, 1)
     rows = turns.to_pylist()
     assert [row["status"] for row in rows] == ["ok"] * 6
@@ -73,7 +73,7 @@ def test_what_a_teacher_says_is_in_the_words_of_the_new_policy(config, folder):
 
 
 @pytest.mark.ci
-def test_a_teacher_that_says_nothing_ends_the_recording(config, folder):
+def test_silent_teacher_ends_recording(config, folder):
     with pytest.raises(EngineError, match="taught:mumble returned"):
         record_for_new_policy(config, "taught:mumble", folder / "tiny", 1, 1)
     assert not (folder / "tiny").exists()

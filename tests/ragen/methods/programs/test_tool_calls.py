@@ -30,14 +30,14 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_call_is_read_in_the_order_in_which_it_was_written(form):
+def test_call_read_in_written_order(form):
     content, (call,), could_read = parse_calls(WRITTEN[form], form, TOOLS)
     assert (content, call, call.arguments, could_read) == ("", CALL, CALL.arguments, True)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("opening", ["<think>", ""])  # a response that begins inside the reasoning has no opening tag
-def test_call_drafted_in_the_reasoning_is_not_executed(form, opening):
+def test_call_in_reasoning_not_executed(form, opening):
     thought = f"{opening}shall I {WRITTEN[form]}? A <tool_call>, then [TOOL_CALLS]. No</think>"
     assert parse_calls(f"{thought}\n\n{WRITTEN[form]}", form, TOOLS) == (thought, (CALL,), True)
     assert parse_calls(f"{thought}I stay.", form, TOOLS) == (f"{thought}I stay.", (), True)
@@ -97,7 +97,7 @@ def test_text_beside_calls_is_kept():
         ("llama", "{" * 100_000),
     ],
 )
-def test_call_that_cannot_be_read_is_text(form, text):
+def test_unreadable_call_is_text(form, text):
     started = time.monotonic()
     assert parse_calls(text, form, TOOLS) == (text, (), False)
     assert time.monotonic() - started < 2
@@ -131,7 +131,7 @@ CIRCLE = {"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}
     ],
 )
 @pytest.mark.parametrize("form", ["xml", "glm"])
-def test_value_has_the_type_that_the_tool_names(form, schema, text, value):
+def test_value_has_declared_type(form, schema, text, value):
     parameters = {"properties": {"x": schema}, "$defs": {**CIRCLE["$defs"], "Name": {"type": "string"}}}
     tools = json.dumps([{"type": "function", "function": {"name": "search", "parameters": parameters}}])
     written = {
@@ -144,7 +144,7 @@ def test_value_has_the_type_that_the_tool_names(form, schema, text, value):
 
 
 @pytest.mark.parametrize("parameters", [None, {}, {"properties": 5}, {"properties": {"text": {}}}])
-def test_tool_may_say_nothing_of_its_arguments(parameters):
+def test_tool_may_leave_arguments_undeclared(parameters):
     tools = json.dumps([{"type": "function", "function": {"name": "search", "parameters": parameters}}])
     _, (call,), _ = parse_calls(WRITTEN["xml"].replace("7", "seven"), "xml", tools)
     assert json.loads(call.arguments) == {"text": "seven", "number": "seven"}

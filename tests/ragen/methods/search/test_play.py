@@ -53,10 +53,12 @@ def searched(tokenizer, corridor):
     `said` maps the sequence id of a candidate to its actions in each turn; turns are counted per sequence id.
     """
 
-    def run(search, said, *, environment=None, agent=STATE, episodes=ALONE, max_context_tokens=4096, deadline_s=None):
+    def run(
+        search, actions, *, environment=None, agent=STATE, episodes=ALONE, max_context_tokens=4096, deadline_s=None
+    ):
         reader = make_tokenizer(patch_size=32) if agent.shows_images else tokenizer
         contexts = ContextBuilder(reader, agent, SAMPLING.max_response_tokens)
-        script = said if callable(said) else lambda name, turn: say(said[name][turn])
+        script = actions if callable(actions) else lambda name, turn: say(actions[name][turn])
         session = ScriptedEngine(reader, script).session(SAMPLING, contexts.stop_token_ids)
         settings = environment or corridor()
         table = play_searching(
@@ -90,10 +92,12 @@ BEST_OF_3 = {
 """Turn 0 pays -0.2, -0.1, -0.1; turn 1, from cell 1, pays -0.1, -0.1 + 0.9, and -0.2 for two forfeited actions."""
 
 
-def test_the_best_of_each_turn_is_taken_and_the_first_of_equals(searched):
+def test_best_candidate_taken_first_of_equals(searched):
     played = searched(BestOfConfig(num_candidates=3), BEST_OF_3)
-    told = [(row["executed_actions"], row["origin"], row["num_candidates"], row["num_as_good"]) for row in played.rows]
-    assert told == [(["Right"], "search", 3, 2), (["Right", "Right"], "search", 3, 1)]
+    choices = [
+        (row["executed_actions"], row["origin"], row["num_candidates"], row["num_as_good"]) for row in played.rows
+    ]
+    assert choices == [(["Right"], "search", 3, 2), (["Right", "Right"], "search", 3, 1)]
     assert played.rows[-1]["success"]
     assert [row["actions_left"] for row in played.rows] == [10, 9]
     names = ("turn", "candidate", "parent", "executed_actions", "score", "chosen")
@@ -107,7 +111,7 @@ def test_the_best_of_each_turn_is_taken_and_the_first_of_equals(searched):
     ]
 
 
-def test_a_candidate_sees_what_was_taken_and_nothing_of_what_was_passed_over(searched):
+def test_candidate_sees_only_chosen_turns(searched):
     played = searched(BestOfConfig(num_candidates=3), BEST_OF_3)
     first, second = played.rows
     prompts = [list(request.prompt_ids) for request in played.session.requests]
@@ -118,13 +122,13 @@ def test_a_candidate_sees_what_was_taken_and_nothing_of_what_was_passed_over(sea
     assert len({request.uniforms.tobytes() for request in played.session.requests}) == 6
 
 
-def test_lookahead_takes_what_pays_later(searched):
-    said = {
+def test_lookahead_prefers_later_reward(searched):
+    actions = {
         "g0-0": ["Right", "Left"],  # -0.1, then -0.1
         "g0-0.0:1": ["Right || Right", "Right", "Left", "Left"],  # -0.2, then 0.9 looking ahead, which is discarded
         "g0-0.0:1.1:1": ["Right"],
     }
-    played = searched(LookaheadConfig(num_candidates=2, depth=2), said)
+    played = searched(LookaheadConfig(num_candidates=2, depth=2), actions)
     assert [row["executed_actions"] for row in played.rows] == [["Right", "Right"], ["Right"]]
     assert [row["score"] for row in played.siblings] == pytest.approx([-0.2, 0.7, -0.2, 0.9])
     assert [row["num_as_good"] for row in played.rows] == [1, 1]
@@ -132,15 +136,15 @@ def test_lookahead_takes_what_pays_later(searched):
     assert played.session.num_calls == 4
 
 
-def test_beams_are_compared_by_their_returns_and_the_best_at_the_end_is_taken(searched):
-    said = {
+def test_beams_compared_by_return(searched):
+    actions = {
         "g0-0": ["Left", "Left", "Left"],
         "g0-0.0:1": ["Right || Right", "Right"],
         "g0-0.1:1": ["Left"],
         "g0-0.0:1.1:1": ["Left"],
         "g0-0.2:1": ["Left"],
     }
-    played = searched(BeamConfig(num_candidates=2, beam_width=2), said)
+    played = searched(BeamConfig(num_candidates=2, beam_width=2), actions)
     assert [row["executed_actions"] for row in played.rows] == [["Right", "Right"], ["Right"]]
     names = ("turn", "candidate", "parent", "score", "chosen")
     assert [tuple(row[name] for name in names) for row in played.siblings] == [
@@ -155,10 +159,10 @@ def test_beams_are_compared_by_their_returns_and_the_best_at_the_end_is_taken(se
     assert len(played.session.requests) == 2 + 4 + 2  # the other beginning was continued to its end
 
 
-def test_a_candidate_whose_environment_fails_is_taken_only_if_all_fail(searched, corridor):
-    said = {"g0-0": ["Right || Right"], "g0-0.0:1": ["Left || Left", "Left", "Left"]}
-    said |= {"g0-0.0:1.1:1": ["Left"], "g0-0.0:1.2:1": ["Left"]}
-    played = searched(BestOfConfig(num_candidates=2), said, environment=corridor(fault="step"))
+def test_failed_candidate_taken_only_as_last(searched, corridor):
+    actions = {"g0-0": ["Right || Right"], "g0-0.0:1": ["Left || Left", "Left", "Left"]}
+    actions |= {"g0-0.0:1.1:1": ["Left"], "g0-0.0:1.2:1": ["Left"]}
+    played = searched(BestOfConfig(num_candidates=2), actions, environment=corridor(fault="step"))
     assert [row["score"] for row in played.siblings] == pytest.approx([None, -0.2, -0.1, -0.1, -0.1, -0.1])
     assert [row["status"] for row in played.rows] == ["ok"] * 3
     failing = searched(
@@ -168,7 +172,7 @@ def test_a_candidate_whose_environment_fails_is_taken_only_if_all_fail(searched,
     assert [row["chosen"] for row in failing.siblings] == [True, False]
 
 
-def test_episodes_that_cannot_speak_end_as_without_search(searched, corridor):
+def test_speechless_episodes_end_as_without_search(searched, corridor):
     broken = searched(BestOfConfig(), {}, environment=corridor(fault="reset"))
     assert [(row["status"], row["origin"]) for row in broken.rows] == [("env_error", "policy")]
     late = searched(BestOfConfig(), {}, deadline_s=0)
@@ -185,7 +189,7 @@ def test_episodes_that_cannot_speak_end_as_without_search(searched, corridor):
     assert [(row["status"], row["origin"]) for row in silent.rows] == [("truncated", "policy")]
 
 
-def test_every_candidate_has_a_chance_of_its_own_and_what_was_taken_can_be_executed_again(searched):
+def test_candidates_have_own_replayable_chance(searched):
     settings = BanditSettings(names="phoenix_dragon", high_probability=0.5)
     episodes = [Episode("g0", member, 7, member, 100 + member) for member in range(16)]
     played = searched(BestOfConfig(num_candidates=4), lambda *_: say("Dragon"), environment=settings, episodes=episodes)
@@ -194,7 +198,7 @@ def test_every_candidate_has_a_chance_of_its_own_and_what_was_taken_can_be_execu
     assert [row["action_rewards"] for row in played.rows] == [[max(scores)] for scores in paid]
 
 
-def test_slips_of_a_searched_walk_can_be_executed_again(searched):
+def test_searched_slips_can_be_replayed(searched):
     settings = FrozenLakeSettings(slip=0.6)
     episodes = [Episode("g0", member, 3, member, member) for member in range(12)]
     script = lambda name, turn: say(("Right", "Down", "Left || Down", "Up")[(len(name) + turn) % 4])  # noqa: E731
@@ -204,7 +208,7 @@ def test_slips_of_a_searched_walk_can_be_executed_again(searched):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("context", ["full", "window"])
-def test_a_searched_walk_shows_and_stores_its_own_pictures(searched, context):
+def test_searched_walk_stores_its_images(searched, context):
     """`searched` executes the actions again and draws the states: these are the pictures of the prompts."""
     settings = FrozenLakeSettings(slip=0.6)
     agent = STATE.model_copy(update={"context": context, "observation": "image"})
@@ -215,11 +219,11 @@ def test_a_searched_walk_shows_and_stores_its_own_pictures(searched, context):
         shown = played.places["image"].to_pylist()
         assert sorted(set(shown)) == sorted(played.images["digest"].to_pylist())
         assert len(set(shown)) > 3
-        asked = {tuple(place.image.digest for place in request.images) for request in played.session.requests}
-        seen: tuple[str, ...] = ()
+        prompts = {tuple(place.image.digest for place in request.images) for request in played.session.requests}
+        images: tuple[str, ...] = ()
         for row, digest in zip(played.rows, shown, strict=True):
-            seen = (digest,) if row["is_context_start"] else (*seen, digest)
-            assert seen in asked
+            images = (digest,) if row["is_context_start"] else (*images, digest)
+            assert images in prompts
 
 
 @pytest.fixture(params=["best_of", "beam", "lookahead"])
@@ -233,7 +237,7 @@ def workers():
 
 
 @pytest.mark.ci
-def test_shards_give_the_same_rows_in_any_order_and_in_other_processes(job, search, workers):
+def test_shards_independent_of_order_and_process(job, search, workers):
     job = replace(job, environment=FrozenLakeSettings(slip=0.3), search=search)
     here = LocalPlayer(TorchEngine(num_threads=1, device="cpu"))
     reference = take_siblings(play_shards(here, job, SHARDS))
@@ -247,7 +251,7 @@ def test_shards_give_the_same_rows_in_any_order_and_in_other_processes(job, sear
 
 
 @pytest.mark.parametrize("context", ["full", "window"])
-def test_what_was_passed_over_does_not_stay_in_the_cache(job, search, context):
+def test_rejected_candidates_leave_the_cache(job, search, context):
     """Every selected response equals that of a new session for its whole context and its row's seed."""
     job = replace(job, search=search, agent=job.agent.model_copy(update={"context": context}))
     engine = TorchEngine(num_threads=1, device="cpu")
@@ -257,20 +261,20 @@ def test_what_was_passed_over_does_not_stay_in_the_cache(job, search, context):
         tokens = (tokens if not row["is_context_start"] else []) + row["prompt_ids"]
         if row["response_ids"]:
             uniforms = token_uniforms(row["sampling_seed"], row["turn"], 12)
-            asked = Request("alone", tokens, uniforms, derive_seed(row["sampling_seed"], "turn", row["turn"]))
-            (response,) = engine.session(job.sampling, stops(job)).generate([asked])
+            request = Request("alone", tokens, uniforms, derive_seed(row["sampling_seed"], "turn", row["turn"]))
+            (response,) = engine.session(job.sampling, stops(job)).generate([request])
             assert response.token_ids == row["response_ids"]
             np.testing.assert_allclose(response.logprobs, row["behaviour_logprobs"], atol=1e-5)
         tokens = tokens + row["response_ids"]
 
 
-def own(name: str):
+def custom(name: str):
     return TypeAdapter(SearchConfig).validate_python({"type": f"tests.ragen.methods.search.mine:{name}"})
 
 
-def test_a_search_of_ones_own_is_played_and_told_what_it_owes(job):
+def test_custom_search_is_played_and_checked(job):
     player = LocalPlayer(TorchEngine(num_threads=1, device="cpu"))
-    turns, siblings = take_siblings(player.play(replace(job, search=own("shortest")), SHARDS[0]))
+    turns, siblings = take_siblings(player.play(replace(job, search=custom("shortest")), SHARDS[0]))
     validate(turns, "turns")
     validate(siblings, "siblings")
     lengths = {}
@@ -279,14 +283,14 @@ def test_a_search_of_ones_own_is_played_and_told_what_it_owes(job):
     assert lengths
     assert all(min(of)[0] == length for of in lengths.values() for length, is_chosen in of if is_chosen)
     with pytest.raises(EngineError, match=r"search 'tests.*:nothing' returned NoneType; expected a table of `turns`"):
-        player.play(replace(job, search=own("nothing")), SHARDS[0])
+        player.play(replace(job, search=custom("nothing")), SHARDS[0])
 
 
 def stops(job: RolloutJob) -> tuple[int, ...]:
     return ContextBuilder(load_tokenizer(job.folder), job.agent, 12).stop_token_ids
 
 
-def test_greedy_members_are_played_without_search_at_temperature_0_and_move_nothing_else(job):
+def test_greedy_members_play_without_search(job):
     groups = [("g0", 1), ("g1", 2)]
     (shard,) = make_episodes(groups, group_size=2, shard_groups=2, num_greedy=1)
     assert [(e.trajectory_id, e.is_greedy) for e in shard[:3]] == [("g0-0", False), ("g0-1", False), ("g0-2", True)]

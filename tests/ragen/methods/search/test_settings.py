@@ -24,7 +24,7 @@ def smoke(**changes: Any) -> StarPOConfig:
     return preset("smoke", changes)
 
 
-def test_a_search_of_ones_own_has_its_settings_and_its_code_in_the_keys():
+def test_custom_search_settings_in_keys():
     mine = {"rollout.search.type": "tests.ragen.methods.search.mine:shortest", "update.search_rows": "weigh"}
     config = smoke(**mine, **{"rollout.search.patience": 3})
     assert config.model_dump(mode="json")["rollout"]["search"] == {
@@ -33,12 +33,12 @@ def test_a_search_of_ones_own_has_its_settings_and_its_code_in_the_keys():
     assert StarPOConfig.model_validate_json(config.model_dump_json()) == config
     assert rollout(0, config, FIRST).code["search"] == mine["rollout.search.type"]
     assert len({rollout(0, smoke(**mine), FIRST).key, rollout(0, config, FIRST).key}) == 2
-    for settings, said in (
+    for settings, message in (
         ({"rollout.search.type": "best", "update.search_rows": "weigh"}, r"no such type .*known: beam, best_of, look"),
         ({**mine, "rollout.search.depth": 3}, r"rollout\.search\.depth = 3 .*no such setting"),
         ({**mine, "rollout.search.type": "builtins:print"}, "has options = None; expected a class derived from"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             smoke(**settings)
 
 
@@ -50,12 +50,12 @@ def test_chosen_responses_must_be_weighed():
         smoke(iterations=2, schedule=[{"iteration": 1, "set": {"rollout.search": {"type": "beam"}}}])
 
 
-def test_at_temperature_0_there_is_nothing_to_choose():
+def test_zero_temperature_leaves_no_choice():
     with pytest.raises(ValueError, match="all candidates of search identical"):
         RolloutConfig(temperature=0.0, group_size=1, search=BestOfConfig())
 
 
-def test_what_is_left_out_is_not_in_any_key():
+def test_absent_search_is_in_no_key():
     config = smoke()
     values = config.model_dump(mode="json")
     assert not {"search", "num_greedy"} & values["rollout"].keys()
@@ -64,7 +64,7 @@ def test_what_is_left_out_is_not_in_any_key():
     assert rollout(0, same, FIRST).key == rollout(0, config, FIRST).key
 
 
-def test_search_is_in_keys_of_rollouts_not_evaluations():
+def test_search_in_rollout_keys_only():
     plain, searched, greedy = smoke(), smoke(**BEST_OF), smoke(**{"rollout.num_greedy": 1})
     assert len({rollout(0, config, FIRST).key for config in (plain, searched, greedy)}) == 3
     assert rollout(0, plain, FIRST).outputs == ("turns",)
@@ -78,7 +78,7 @@ def test_search_is_in_keys_of_rollouts_not_evaluations():
     assert update(plain, 0, FIRST, FIRST, data).key == update(greedy, 0, FIRST, FIRST, data).key
 
 
-def test_an_environment_with_chance_must_be_able_to_draw_it_anew(monkeypatch):
+def test_random_environment_must_support_reseeding(monkeypatch):
     config = apply_overrides(preset("frozen-lake-slippery"), BEST_OF)
     rollout(0, config, FIRST)
     monkeypatch.setattr(FrozenLake, "reseed", Environment.reseed)

@@ -24,12 +24,12 @@ def test_by_hand():
     inputs = hierarchical([[0, 0, 1]], [[True, False, True]])
     answers = dataclasses.replace(inputs, is_answer_BT=torch.ones(1, 3, dtype=torch.bool))
     assert hierarchical_gae(answers).advantages_BT.tolist() == [[0, 0, 0.5]]
-    found = hierarchical_gae(inputs)
-    assert found.advantages_BT.tolist() == [[0.5, 0, 0.5]]  # reasoning: high where a subgoal begins
-    assert found.value_targets_BT.tolist() == [[0.5, 0.5, 1.0]]  # low + value
+    estimate = hierarchical_gae(inputs)
+    assert estimate.advantages_BT.tolist() == [[0.5, 0, 0.5]]  # reasoning: high where a subgoal begins
+    assert estimate.value_targets_BT.tolist() == [[0.5, 0.5, 1.0]]  # low + value
 
 
-def test_begins_with_the_first_turn_that_takes_part():
+def test_begins_with_first_participating_turn():
     inputs = hierarchical([[0, 0, 1]], [[False, False, False]], lambda_turn=0.5)
     later = dataclasses.replace(inputs, mask_BT=torch.tensor([[False, True, True]]))
     # the second turn is the first with tokens, so its reasoning gets the high advantage, 1 - .5; low: 0 + .5 * .5 = .25
@@ -37,6 +37,6 @@ def test_begins_with_the_first_turn_that_takes_part():
 
 
 def test_subgoals_are_read_from_the_reasoning():
-    said = np.array(["first <subgoal>the box</subgoal>", "on", None, "<subgoal>"], dtype=object)
-    trajectory = dataclasses.replace(random_trajectory(0, num_turns=4), reasoning=said)
+    reasoning = np.array(["first <subgoal>the box</subgoal>", "on", None, "<subgoal>"], dtype=object)
+    trajectory = dataclasses.replace(random_trajectory(0, num_turns=4), reasoning=reasoning)
     assert names_subgoal(trajectory) == [True, False, False, True]

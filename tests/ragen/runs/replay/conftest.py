@@ -56,7 +56,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture
-def own(base: Store, tmp_path: Path) -> Store:
+def copied(base: Store, tmp_path: Path) -> Store:
     """Copy of `base` that a test may damage."""
     shutil.copytree(base.url, tmp_path / "own")
     return Store(str(tmp_path / "own"))

@@ -24,7 +24,7 @@ def samples(**advantages: float) -> pa.Table:
     return pa.table({"trajectory_id": list(advantages), "advantage": list(advantages.values())})
 
 
-def test_groups_by_who_kept_them() -> None:
+def test_groups_counted_by_keeping_branch() -> None:
     base, branch = selection(a=True, b=True, c=False, d=False), selection(d=False, c=True, b=True, a=False)
     assert compare_groups(base, branch) == {
         "groups_kept_by_both": 1,
@@ -33,13 +33,13 @@ def test_groups_by_who_kept_them() -> None:
     }
 
 
-def test_sign_flips_are_a_share_of_the_trajectories_in_both() -> None:
+def test_sign_flips_share_of_common_trajectories() -> None:
     base, branch = samples(a=1.0, b=-1.0, c=2.0, d=1.0, e=5.0), samples(f=-5.0, d=0.0, c=-0.1, b=-9.0, a=3.0)
     # shared: a, b, c, d; only c has opposite signs, and the 0 of d is no sign
     assert compare_advantages(base, branch) == {"num_shared_trajectories": 4, "advantage_sign_flips": 0.25}
 
 
-def test_nothing_in_common_has_no_share() -> None:
+def test_disjoint_groups_have_no_share() -> None:
     assert compare_advantages(samples(a=1.0), samples(b=1.0)) == {"num_shared_trajectories": 0}
 
 
@@ -49,7 +49,7 @@ def test_directions_by_hand() -> None:
     assert compare_directions("x", pairs) == pytest.approx({"x_cosine": 0.48, "x_norm_ratio": 2.0})
 
 
-def test_a_vector_of_zeros_has_no_direction() -> None:
+def test_zero_vector_has_no_direction() -> None:
     zeros, ones = np.zeros(3), np.ones(3)
     assert compare_directions("x", [(zeros, ones)]) == {}
     assert compare_directions("x", [(ones, zeros)]) == {"x_norm_ratio": 0.0}
@@ -57,7 +57,7 @@ def test_a_vector_of_zeros_has_no_direction() -> None:
 
 
 @given(VECTORS, VECTORS, st.integers(0, 6), st.floats(0.01, 100))
-def test_a_cosine_knows_neither_pieces_nor_lengths(base, branch, cut, scale) -> None:
+def test_cosine_ignores_pieces_and_lengths(base, branch, cut, scale) -> None:
     assume(base.any() and branch.any())
     whole = compare_directions("x", [(base, branch)])
     pieces = compare_directions("x", [(base[cut:], branch[cut:]), (base[:cut], branch[:cut])])

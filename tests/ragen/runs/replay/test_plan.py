@@ -22,7 +22,7 @@ def key_of(store: Store, iteration: int, stage: str, kind: str) -> str:
     return store.runs.iteration("base", iteration)[stage][kind]
 
 
-def test_a_range_begins_at_the_checkpoint_before_its_first_update(base) -> None:
+def test_range_begins_before_first_update(base) -> None:
     plan = plan_replay(base, "base", 1, 3)
     assert list(plan.iterations) == [1, 2]
     assert plan.checkpoints[1] == key_of(base, 0, "update", "checkpoint")
@@ -35,16 +35,16 @@ def test_the_whole_run_is_the_default(recorded) -> None:
     assert (plan.start, plan.stop, plan.changed) == (0, 3, {})
 
 
-def test_an_iteration_without_an_update_passes_its_checkpoint_on(recorded) -> None:
+def test_iteration_without_update_keeps_checkpoint(recorded) -> None:
     plan = plan_replay(recorded(3, without_update=(1,)), "base")
     assert plan.checkpoints[2] == plan.checkpoints[1] != plan.checkpoints[3]
 
 
-def test_an_iteration_that_is_not_finished_is_not_in_the_range(recorded) -> None:
+def test_unfinished_iteration_not_in_range(recorded) -> None:
     assert plan_replay(recorded(3, without_update=(2,)), "base").stop == 2
 
 
-def test_what_is_asked_for_holds_whatever_the_run_changed_on_its_way() -> None:
+def test_overrides_hold_over_run_changes() -> None:
     schedule = [{"iteration": 2, "set": {"update.kl_coefficient": 0.05, "filter.keep": 1.0}}]
     fork = preset("bandit", {"schedule": schedule})
     changed = _changed_config(fork, {"update.kl_coefficient": 0.2})
@@ -60,7 +60,7 @@ def test_without_updates_it_is_another_replay(base) -> None:
     assert whole.name({}) != only_filter.name({})
 
 
-def test_what_was_changed_is_named_with_both_values_and_names_the_replay(base) -> None:
+def test_changes_named_with_both_values(base) -> None:
     plan = plan_replay(base, "base", 0, 2, {"filter.keep": 0.9, "update.clip_low": 0.2})
     assert plan.changed == {"filter.keep": (0.5, 0.9)}  # clip_low is 0.2 already
     assert plan.parameters["changed"] == {"filter.keep": {"was": 0.5, "is": 0.9}}
@@ -83,7 +83,7 @@ def test_near_names_of_an_unknown_run(base) -> None:
         ("online_k", 2, "which rollout"),
     ],
 )
-def test_settings_that_make_stored_rollouts_meaningless_are_refused_with_the_reason(base, path, value, reason) -> None:
+def test_settings_invalidating_rollouts_are_refused(base, path, value, reason) -> None:
     with pytest.raises(ConfigError, match=reason) as error:
         plan_replay(base, "base", overrides={path: value})
     assert path in str(error.value)
@@ -91,7 +91,7 @@ def test_settings_that_make_stored_rollouts_meaningless_are_refused_with_the_rea
 
 
 @pytest.mark.parametrize("table", sorted(set(StarPOConfig.model_fields) - set(REPLAYED)))
-def test_nothing_but_reward_filter_and_update_can_be_changed(base, table) -> None:
+def test_only_reward_filter_update_changeable(base, table) -> None:
     with pytest.raises(ConfigError, match="cannot be changed in a replay"):
         plan_replay(base, "base", overrides={table: 1})
 
@@ -103,65 +103,65 @@ def test_near_names_of_an_unknown_setting(base) -> None:
         plan_replay(base, "base", overrides={"fliter.keep": 0.5})
 
 
-def test_a_wrong_value_says_what_is_allowed(base) -> None:
+def test_wrong_value_says_what_is_allowed(base) -> None:
     with pytest.raises(ConfigError, match=r"filter\.keep = 1\.5 .*less than or equal to 1"):
         plan_replay(base, "base", overrides={"filter.keep": 1.5})
 
 
-def test_settings_of_an_update_that_is_not_replayed_are_refused(base) -> None:
+def test_settings_of_skipped_update_refused(base) -> None:
     with pytest.raises(ConfigError, match=r"update\.clip_high has no effect"):
         plan_replay(base, "base", overrides={"update.clip_high": 0.5}, should_update=False)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 9), (3, 3), (3, 2), (-1, 2), (4, None)])
-def test_a_range_outside_the_run_says_what_there_is(base, start, stop) -> None:
+def test_invalid_range_names_the_available(base, start, stop) -> None:
     with pytest.raises(ConfigError, match="finished 4 iterations: expected 0 <= from < to <= 4"):
         plan_replay(base, "base", start, stop)
 
 
-def test_a_run_that_has_not_begun_has_no_range(recorded) -> None:
+def test_unstarted_run_has_no_range(recorded) -> None:
     with pytest.raises(ConfigError, match="finished 0 iterations"):
         plan_replay(recorded(0), "base")
 
 
-def test_a_start_without_a_checkpoint_names_those_that_there_are(own) -> None:
-    delete(own, "checkpoint", key_of(own, 1, "update", "checkpoint"))
+def test_missing_start_names_available_checkpoints(copied) -> None:
+    delete(copied, "checkpoint", key_of(copied, 1, "update", "checkpoint"))
     with pytest.raises(ConfigError, match=r"checkpoint 2 of run 'base' .*nearest that are: 0, 1, 3"):
-        plan_replay(own, "base", 2)
-    assert plan_replay(own, "base", 2, should_update=False).start == 2
-    assert plan_replay(own, "base", 1).start == 1
+        plan_replay(copied, "base", 2)
+    assert plan_replay(copied, "base", 2, should_update=False).start == 2
+    assert plan_replay(copied, "base", 1).start == 1
 
 
-def test_a_start_that_was_dropped_is_derived_when_it_is_needed(own) -> None:
-    own.drop("checkpoint", key_of(own, 1, "update", "checkpoint"))
-    assert plan_replay(own, "base", 2).start == 2
+def test_dropped_start_is_derived_on_demand(copied) -> None:
+    copied.drop("checkpoint", key_of(copied, 1, "update", "checkpoint"))
+    assert plan_replay(copied, "base", 2).start == 2
 
 
-def test_kl_needs_the_first_checkpoint(own) -> None:
-    delete(own, "checkpoint", key_of(own, 0, "warm_start", "checkpoint"))
-    assert plan_replay(own, "base", 2).start == 2
+def test_kl_needs_the_first_checkpoint(copied) -> None:
+    delete(copied, "checkpoint", key_of(copied, 0, "warm_start", "checkpoint"))
+    assert plan_replay(copied, "base", 2).start == 2
     with pytest.raises(ArtifactMissingError, match="the reference"):
-        plan_replay(own, "base", 2, overrides={"update.kl_coefficient": 0.01})
+        plan_replay(copied, "base", 2, overrides={"update.kl_coefficient": 0.01})
 
 
 @pytest.mark.parametrize(
     ("stage", "kind"),
     [("rollout", "turns"), ("reward", "rewards"), ("variance_filter", "selection"), ("update", "samples")],
 )
-def test_a_missing_artifact_is_named_with_its_iteration_and_what_to_do(own, stage, kind) -> None:
-    key = key_of(own, 2, stage, kind)
-    delete(own, kind, key)
+def test_missing_artifact_named_with_advice(copied, stage, kind) -> None:
+    key = key_of(copied, 2, stage, kind)
+    delete(copied, kind, key)
     with pytest.raises(ArtifactMissingError, match=f"iteration 2 of run 'base': {kind}/{key}") as error:
-        plan_replay(own, "base")
+        plan_replay(copied, "base")
     assert "Restore it from a copy" in str(error.value)
-    assert plan_replay(own, "base", 0, 2).stop == 2
+    assert plan_replay(copied, "base", 0, 2).stop == 2
 
 
-def test_an_edited_manifest_is_noticed_before_any_work(own) -> None:
-    manifest = Path(own.url) / "turns" / key_of(own, 1, "rollout", "turns") / "manifest.json"
+def test_edited_manifest_noticed_before_work(copied) -> None:
+    manifest = Path(copied.url) / "turns" / key_of(copied, 1, "rollout", "turns") / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "seed": 99}))
     with pytest.raises(ArtifactDamagedError, match="changed after it was written"):
-        plan_replay(own, "base")
+        plan_replay(copied, "base")
 
 
 def test_a_replay_is_not_replayed_itself(recorded) -> None:
@@ -169,8 +169,8 @@ def test_a_replay_is_not_replayed_itself(recorded) -> None:
         plan_replay(recorded(1, flow="replay"), "base")
 
 
-def test_settings_of_another_release_are_refused_by_name(own) -> None:
-    record = Path(own.url) / "runs" / "base" / "run.json"
+def test_other_releases_settings_refused_by_name(copied) -> None:
+    record = Path(copied.url) / "runs" / "base" / "run.json"
     record.write_text(re.sub('"keep":', '"kept":', record.read_text()))
     with pytest.raises(ConfigError, match=r"not valid in this release.*kept"):
-        plan_replay(own, "base")
+        plan_replay(copied, "base")

@@ -43,7 +43,7 @@ def test_slow_method_at_equal_time(result: AblationResult) -> None:
     assert result.cells[0].at_equal_time is None
 
 
-def test_late_evaluation_has_no_place_at_equal_time(base) -> None:
+def test_late_evaluation_excluded_at_equal_time(base) -> None:
     grid = Grid(name="mine", preset="bandit", cells={"default": {}}, methods=["slow"], figure="league", seeds=[0, 1, 2])
     late = {"bandit": {4: curve(0, 0, 1)["bandit"][4]}}
     outcomes = {("default", s): RunOutcome("run", late, seconds={0: 0.0, 4: 40.0}) for s in (0, 1, 2)}
@@ -55,7 +55,7 @@ def test_late_evaluation_has_no_place_at_equal_time(base) -> None:
     assert league_table(result).title.startswith("none beats")
 
 
-def test_the_title_names_who_is_better_both_ways(result: AblationResult) -> None:
+def test_title_names_better_both_ways(result: AblationResult) -> None:
     table = league_table(result)
     assert table.title == "fast beats default at equal trajectories and at equal time"
     assert [row["cell"] for row in table.rows] == ["slow", "fast", "default"]

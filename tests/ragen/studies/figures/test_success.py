@@ -19,16 +19,16 @@ def result(*cells) -> AblationResult:
     return AblationResult(name="keep", grid=grid, panel="bandit", cells=list(cells))
 
 
-def cell(label, found, **changes) -> CellResult:
+def cell(label, difference, **changes) -> CellResult:
     runs = {seed: f"{label}-{seed}" for seed in (0, 1)}
-    facts = {"label": label, "values": {}, "is_base": found is None, "runs": runs, "errors": {}, **changes}
-    return CellResult(panels={"bandit": panel(found)}, **facts)
+    facts = {"label": label, "values": {}, "is_base": difference is None, "runs": runs, "errors": {}, **changes}
+    return CellResult(panels={"bandit": panel(difference)}, **facts)
 
 
 DIFFERENCE = MatchedDifference(mean=0.05, low=-0.05, high=0.15, per_seed={0: 0.0, 1: 0.1}, num_prompts=8)
 
 
-def test_a_line_a_run_a_line_a_cell_and_its_interval():
+def test_figure_has_run_and_cell_lines():
     picture = draw_ablation(result(cell("keep=0.5", None), cell("keep=1.0", DIFFERENCE)))
     assert len(lines(picture, "run")) == 2 * 2
     assert len(lines(picture, "mean")) == 2
@@ -37,7 +37,7 @@ def test_a_line_a_run_a_line_a_cell_and_its_interval():
     assert low[0] < high[0]
 
 
-def test_a_cell_without_a_finished_run_is_named():
+def test_cell_without_finished_run_is_named():
     nothing = cell("keep=1.0", DIFFERENCE, errors={0: "x", 1: "x"}).model_copy(update={"panels": {}})
     picture = draw_ablation(result(cell("keep=0.5", None), nothing))
     assert {"keep=1.0", "2 of 2 runs failed"} <= set(texts(picture))
