@@ -24,7 +24,7 @@ from starpo.ragen.store.attempts import kind_of, numbered, of_kind
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
 from starpo.tasks.first_checkpoint.stored_episodes import has_texts
-from starpo.tasks.loop.rollback import what_comes
+from starpo.tasks.loop.rollback import describe_outcome
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.probe import probe
 from starpo.tasks.reward import reward
@@ -129,7 +129,7 @@ def _act_on_collapse(
         healthy = _collected(alarm.healthy, played)
         from starpo.tasks.incident import incident
 
-        action = what_comes(runner.name, config, healthy)
+        action = describe_outcome(runner.name, config, healthy)
         runner.stage(iteration, incident(iteration, healthy, verdict, action, played))
         raise CollapsedError(f"iteration {iteration}: {verdict.words}. {action}", healthy)
 
