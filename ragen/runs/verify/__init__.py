@@ -2,7 +2,9 @@
 
 verifier       `verify`: stages of a run, one by one, recomputed and compared
 recomputation  the work of a stage again, or why it is not done again
-stored_checks  stored artifacts against each other and the environment
+comparison     a stored artifact against the recomputed one
+stored_checks  stored artifacts against each other and the environment: a plan, and a function for each check
+inputs         artifacts that stages and checks read again: checked to be as written, or derived
 chosen         a recorded stage with the work expected in its place; which iterations are verified
 verdict        outcome of a check: same, different, not shown, damaged
 differences    first difference between two datasets or two folders

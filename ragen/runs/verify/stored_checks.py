@@ -1,9 +1,11 @@
 """Checks of a stage's stored artifacts against each other and the environment.
 
+visit, artifacts, config -> planned_checks -> PlannedCheck.differences -> run_check -> CheckResult
+
 No policy takes part, so these checks hold on every machine.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -12,122 +14,94 @@ import pyarrow.compute as pc
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, first_line, named_line
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.runs.verify.actions import episode_differences, turn_differences
 from starpo.ragen.runs.verify.chosen import Visit
+from starpo.ragen.runs.verify.inputs import VerifiedInputs
 from starpo.ragen.runs.verify.numbers import evaluation_differences, rollout_differences, update_differences
-from starpo.ragen.runs.verify.recomputation import NotComputedError, Recomputation
 from starpo.ragen.runs.verify.scratch import Stored
-from starpo.ragen.runs.verify.verdict import Verdict
-from starpo.ragen.store.attempts import of_kind, read_attempts
+from starpo.ragen.runs.verify.unreplayable import check_can_be_played, evaluated_cells
+from starpo.ragen.runs.verify.verdict import CheckResult, NotComputedError, Verdict, summarised
 from starpo.schemas.imported import is_imported
+from starpo.schemas.manifest import Manifest
 
 
 @dataclass(frozen=True)
-class StoredChecks:
-    """Checks of stored artifacts.
+class StoredStage:
+    """What the checks of a stage read.
 
     Attributes:
-        recomputation: Provides the artifacts and the run's settings.
+        visit: The stage.
+        artifacts: Kind -> its artifact, as far as it can be read.
+        config: Settings of the run.
+        inputs: Provides the stage's inputs.
     """
 
-    recomputation: Recomputation
+    visit: Visit
+    artifacts: Mapping[str, Stored]
+    config: StarPOConfig
+    inputs: VerifiedInputs
 
-    def of(self, visit: Visit, stored: Mapping[str, Stored]) -> Iterator[tuple[str, str, Iterator[str]]]:
-        """Check the stored artifacts against each other and the environment.
-        Yields:
-            Name of the check, kind of the checked artifact, differences.
-        """
-        sound = {kind: artifact for kind, artifact in stored.items() if not artifact.fault and not artifact.is_dropped}
-        if visit.stage == "rollout" and "turns" in sound:
-            turns = sound["turns"].table
-            yield "actions", "turns", self._action_differences(visit, sound["turns"])
-            yield "texts", "turns", self._text_differences(visit, sound["turns"], sound.get("turn_images"))
-            yield "numbers", "turns", rollout_differences(turns, headline(sound["turns"]))
-        if visit.stage == "evaluate" and "episodes" in sound:
-            episodes = sound["episodes"].table
-            yield "actions", "episodes", self._episode_differences(visit, sound["episodes"])
-            if "metrics" in sound:
-                yield (
-                    "numbers",
-                    "metrics",
-                    evaluation_differences(episodes, sound["metrics"].table, headline(sound["episodes"])),
-                )
-        if visit.stage == "update" and "samples" in sound:
-            yield "tokens", "samples", self._token_differences(sound["samples"])
-            config = self._config.at(visit.iteration).update
-            if not visit.excuse and not visit.is_misplaced and has_arithmetic_advantages(config):
-                yield "advantages", "samples", self._advantage_differences(config, sound["samples"])
-        if visit.stage == "update" and "metrics" in sound and stored.get("checkpoint", Stored()).manifest is not None:
-            yield "numbers", "metrics", update_differences(sound["metrics"].table, headline(stored["checkpoint"]))
+    def table(self, kind: str) -> pa.Table:
+        """Return the rows of a dataset that can be read."""
+        table = self.artifacts[kind].table
+        assert table is not None
+        return table
 
-    def _episode_differences(self, visit: Visit, episodes: Stored) -> Iterator[str]:
-        cells = self.recomputation.cells
-        if visit.cell not in cells:
-            yield f"the run's settings have no cell {quoted(visit.cell)}; cells: {', '.join(cells)}"
-            return
-        self.recomputation.check_can_be_played(visit, episodes.manifest)
-        yield from episode_differences(episodes.table, cells[visit.cell])
+    def manifest(self, kind: str) -> Manifest:
+        """Return the manifest of an artifact that has one."""
+        manifest = self.artifacts[kind].manifest
+        assert manifest is not None
+        return manifest
 
-    def _action_differences(self, visit: Visit, turns: Stored) -> Iterator[str]:
-        assert turns.manifest is not None
-        assert turns.table is not None
-        infos = pl.Series(turns.table["info"])
-        if turns.manifest.stage.name == "import" and is_imported(infos).any():
-            reason = "the trajectories were imported from traces that name no actions of an environment known here"
-            raise NotComputedError(Verdict.NOT_SHOWN, reason)
-        self.recomputation.check_can_be_played(visit, turns.manifest)
-        yield from turn_differences(turns.table, self._config.environment, self._config.agent)
 
-    def _text_differences(self, visit: Visit, turns: Stored, turn_images: Stored | None) -> Iterator[str]:
-        from starpo.ragen.agents.policy.load import load_tokenizer
-        from starpo.ragen.agents.prompting.context import ContextBuilder
-        from starpo.ragen.runs.verify.texts import text_differences
+@dataclass(frozen=True)
+class PlannedCheck:
+    """A check of a stored artifact.
 
-        assert turns.manifest is not None
-        if environment_type(self._config.environment.type).plays:
-            reason = f"the prompts of {self._config.environment.type} are not of its observations alone"
-            raise NotComputedError(Verdict.NOT_SHOWN, reason)
-        key = turns.manifest.inputs.get("checkpoint")
-        if key is None:
-            reason = "the trajectories were imported without the tokenizer that made them"
-            raise NotComputedError(Verdict.NOT_SHOWN, reason)
-        self.recomputation.provide("checkpoint", key)
-        tokenizer = load_tokenizer(self.recomputation.scratch.store.local_folder("checkpoint", key))
-        longest = self._config.at(visit.iteration).rollout.max_response_tokens
-        contexts = ContextBuilder(tokenizer, self._config.agent, longest)
-        if self._config.agent.shows_images:
-            self.recomputation.check_can_be_played(visit, turns.manifest)
-        shown = None if turn_images is None else turn_images.table
-        yield from text_differences(turns.table, self._config.environment, tokenizer, contexts, shown)
+    Attributes:
+        name: Name of the check, such as `actions`.
+        kind: Kind of the artifact.
+        differences: Lists the differences found, as sentences; raises NotComputedError if it cannot be carried out.
+    """
 
-    def _token_differences(self, samples: Stored) -> Iterator[str]:
-        from starpo.ragen.runs.verify.tokens import token_differences
+    name: str
+    kind: str
+    differences: Callable[[StoredStage], Iterable[str]]
 
-        assert samples.manifest is not None
-        inputs = samples.manifest.inputs
-        turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
-        yield from token_differences(turns, rewards, selection, samples.table)
 
-    def _advantage_differences(self, config: UpdateConfig, samples: Stored) -> Iterator[str]:
-        from starpo.ragen.learning.learners.data.trajectories import assemble
-        from starpo.ragen.runs.verify.advantages import advantage_differences
+def planned_checks(visit: Visit, artifacts: Mapping[str, Stored], config: StarPOConfig) -> list[PlannedCheck]:
+    """Return the checks that apply to a stage, given what of its artifacts can be read, in the order of the report."""
+    sound = {kind for kind, artifact in artifacts.items() if not artifact.fault and not artifact.is_dropped}
+    if visit.stage == "rollout" and "turns" in sound:
+        return [
+            PlannedCheck("actions", "turns", _turn_actions),
+            PlannedCheck("texts", "turns", _turn_texts),
+            PlannedCheck("numbers", "turns", _rollout_numbers),
+        ]
+    if visit.stage == "evaluate" and "episodes" in sound:
+        numbers = [PlannedCheck("numbers", "metrics", _evaluation_numbers)] if "metrics" in sound else []
+        return [PlannedCheck("actions", "episodes", _episode_actions), *numbers]
+    return _checks_of_update(visit, artifacts, sound, config) if visit.stage == "update" else []
 
-        assert samples.manifest is not None
-        inputs = samples.manifest.inputs
-        turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
-        kept_share = pc.mean(selection["kept"].cast(pa.float64())).as_py()
-        yield from advantage_differences(assemble(turns, rewards, selection), kept_share, config, samples.table)
 
-    def _input(self, kind: str, inputs: Mapping[str, str]) -> pa.Table:
-        for key in of_kind(inputs, kind):
-            self.recomputation.scratch.provide(kind, key)
-        return read_attempts(self.recomputation.scratch.store, kind, inputs)
-
-    @property
-    def _config(self) -> StarPOConfig:
-        return self.recomputation.config
+def run_check(check: PlannedCheck, stage: StoredStage) -> CheckResult:
+    """Carry out a check; an error that the stored data cause is a finding."""
+    visit = stage.visit
+    try:
+        detail = summarised(check.differences(stage))
+        verdict = Verdict.DIFFERENT if detail else Verdict.SAME
+    except NotComputedError as error:
+        verdict, detail = error.verdict, f"it cannot be checked: {error}"
+    except (ArtifactMissingError, ArtifactDamagedError) as error:
+        verdict, detail = Verdict.DAMAGED, f"it cannot be checked: {first_line(error)}"
+    except FOREIGN as error:  # any error that forged data cause in a check is a finding
+        verdict, detail = Verdict.DIFFERENT, f"the check fails: {named_line(error)}"
+    artifact = f"{check.kind}/{visit.outputs[check.kind]}"
+    return CheckResult(visit.iteration, visit.name, check.name, verdict, detail, artifact)
 
 
 def has_arithmetic_advantages(config: UpdateConfig) -> bool:
@@ -138,6 +112,91 @@ def has_arithmetic_advantages(config: UpdateConfig) -> bool:
     return not companions and config.needs.isdisjoint({"probabilities", "spans"})
 
 
-def headline(artifact: Stored) -> dict[str, float]:
-    """Return the headline of an artifact's manifest; empty without one."""
-    return artifact.manifest.headline if artifact.manifest else {}
+def _checks_of_update(
+    visit: Visit, artifacts: Mapping[str, Stored], sound: set[str], config: StarPOConfig
+) -> list[PlannedCheck]:
+    checks = []
+    if "samples" in sound:
+        checks.append(PlannedCheck("tokens", "samples", _update_tokens))
+        is_as_expected = not visit.excuse and not visit.is_misplaced
+        if is_as_expected and has_arithmetic_advantages(config.at(visit.iteration).update):
+            checks.append(PlannedCheck("advantages", "samples", _update_advantages))
+    if "metrics" in sound and artifacts.get("checkpoint", Stored()).manifest is not None:
+        checks.append(PlannedCheck("numbers", "metrics", _update_numbers))
+    return checks
+
+
+def _turn_actions(stage: StoredStage) -> Iterable[str]:
+    turns, manifest = stage.table("turns"), stage.manifest("turns")
+    if manifest.stage.name == "import" and is_imported(pl.Series(turns["info"])).any():
+        reason = "the trajectories were imported from traces that name no actions of an environment known here"
+        raise NotComputedError(Verdict.NOT_SHOWN, reason)
+    check_can_be_played(stage.visit, stage.config, manifest)
+    return turn_differences(turns, stage.config.environment, stage.config.agent)
+
+
+def _turn_texts(stage: StoredStage) -> Iterable[str]:
+    from starpo.ragen.agents.policy.load import load_tokenizer
+    from starpo.ragen.agents.prompting.context import ContextBuilder
+    from starpo.ragen.runs.verify.texts import text_differences
+
+    environment, agent, manifest = stage.config.environment, stage.config.agent, stage.manifest("turns")
+    if environment_type(environment.type).plays:
+        reason = f"the prompts of {environment.type} are not of its observations alone"
+        raise NotComputedError(Verdict.NOT_SHOWN, reason)
+    key = manifest.inputs.get("checkpoint")
+    if key is None:
+        reason = "the trajectories were imported without the tokenizer that made them"
+        raise NotComputedError(Verdict.NOT_SHOWN, reason)
+    tokenizer = load_tokenizer(stage.inputs.folder("checkpoint", key))
+    longest = stage.config.at(stage.visit.iteration).rollout.max_response_tokens
+    contexts = ContextBuilder(tokenizer, agent, longest)
+    if agent.shows_images:
+        check_can_be_played(stage.visit, stage.config, manifest)
+    images = stage.artifacts.get("turn_images", Stored())
+    shown = None if images.fault or images.is_dropped else images.table
+    return text_differences(stage.table("turns"), environment, tokenizer, contexts, shown)
+
+
+def _rollout_numbers(stage: StoredStage) -> Iterable[str]:
+    return rollout_differences(stage.table("turns"), stage.manifest("turns").headline)
+
+
+def _episode_actions(stage: StoredStage) -> Iterable[str]:
+    cells, cell = evaluated_cells(stage.config), stage.visit.cell
+    if cell not in cells:
+        return [f"the run's settings have no cell {quoted(cell)}; cells: {', '.join(cells)}"]
+    check_can_be_played(stage.visit, stage.config, stage.manifest("episodes"))
+    return episode_differences(stage.table("episodes"), cells[cell])
+
+
+def _evaluation_numbers(stage: StoredStage) -> Iterable[str]:
+    headline = stage.manifest("episodes").headline
+    return evaluation_differences(stage.table("episodes"), stage.table("metrics"), headline)
+
+
+def _update_tokens(stage: StoredStage) -> Iterable[str]:
+    from starpo.ragen.runs.verify.tokens import token_differences
+
+    return token_differences(*_training_data(stage), stage.table("samples"))
+
+
+def _update_advantages(stage: StoredStage) -> Iterable[str]:
+    from starpo.ragen.learning.learners.data.trajectories import assemble
+    from starpo.ragen.runs.verify.advantages import advantage_differences
+
+    turns, rewards, selection = _training_data(stage)
+    kept_share = pc.mean(selection["kept"].cast(pa.float64())).as_py()
+    config = stage.config.at(stage.visit.iteration).update
+    return advantage_differences(assemble(turns, rewards, selection), kept_share, config, stage.table("samples"))
+
+
+def _update_numbers(stage: StoredStage) -> Iterable[str]:
+    return update_differences(stage.table("metrics"), stage.manifest("checkpoint").headline)
+
+
+def _training_data(stage: StoredStage) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Return the turns, rewards and selection of an update."""
+    inputs = stage.manifest("samples").inputs
+    turns, rewards, selection = (stage.inputs.table(kind, inputs) for kind in ("turns", "rewards", "selection"))
+    return turns, rewards, selection

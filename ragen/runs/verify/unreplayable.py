@@ -1,11 +1,15 @@
 """Environments that cannot be replayed: playing them again neither confirms nor refutes a recorded result.
 
 settings, manifest -> unreplayable -> a sentence, or nothing
+visit, config, manifest -> check_can_be_played
 """
 
+from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.runs.verify.chosen import Visit
+from starpo.ragen.runs.verify.verdict import NotComputedError, Verdict
 from starpo.schemas.manifest import Manifest
 
 
@@ -31,6 +35,36 @@ def unreplayable(settings: EnvironmentSettings, manifest: Manifest | None) -> st
     if not fault and manifest is not None and not all(_is_known_to_replay(part.type) for part in parts):
         fault = manifest.replay_fault
     return f"the environment {settings.type} cannot be replayed ({fault})" if fault else ""
+
+
+def check_can_be_played(visit: Visit, config: StarPOConfig, manifest: Manifest | None) -> None:
+    """Check that the environment that a stage played, if any, can be replayed.
+
+    Args:
+        visit: The stage.
+        config: Settings of the run.
+        manifest: Manifest of an artifact that it made; None if missing.
+
+    Raises:
+        NotComputedError: If it cannot be replayed.
+    """
+    settings = _played_by(visit, config)
+    reason = unreplayable(settings, manifest) if settings else ""
+    if reason:
+        raise NotComputedError(Verdict.NOT_SHOWN, reason)
+
+
+def evaluated_cells(config: StarPOConfig) -> dict[str, EnvironmentSettings]:
+    """Return the settings of the environments that evaluations play, by name of the cell."""
+    return {config.environment.type: config.environment} | config.evaluation.variants
+
+
+def _played_by(visit: Visit, config: StarPOConfig) -> EnvironmentSettings | None:
+    """Return the settings of the environment that a stage plays; None if it plays none."""
+    if visit.stage == "evaluate":
+        return evaluated_cells(config).get(visit.cell)
+    is_demonstrated = visit.stage == "warm_start" and visit.work is not None and "environment" in visit.work.settings
+    return config.environment if visit.stage == "rollout" or is_demonstrated else None
 
 
 def _is_known_to_replay(name: str) -> bool:

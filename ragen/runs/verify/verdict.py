@@ -1,6 +1,6 @@
-"""`CheckResult`: outcome of one check of one stage of one iteration."""
+"""`CheckResult`: outcome of one check of one stage of one iteration; `NotComputedError`: why there is none."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,6 +21,18 @@ class Verdict(StrEnum):
     def is_fault(self) -> bool:
         """Whether it makes the verification of a run fail."""
         return self in (Verdict.DIFFERENT, Verdict.DAMAGED)
+
+
+class NotComputedError(Exception):
+    """A stage is not recomputed, or a check not carried out.
+
+    Attributes:
+        verdict: Verdict on its artifacts.
+    """
+
+    def __init__(self, verdict: Verdict, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict
 
 
 @dataclass(frozen=True)
@@ -45,8 +57,9 @@ class CheckResult:
     artifact: str = ""
 
 
-def summarised(differences: Iterator[str]) -> str:
+def summarised(differences: Iterable[str]) -> str:
     """Return the first difference and the number of further ones; empty if there is none."""
-    first = next(differences, "")
-    num_more = sum(1 for _ in differences)
+    rest = iter(differences)
+    first = next(rest, "")
+    num_more = sum(1 for _ in rest)
     return f"{first} (and {num_more} more)" if num_more else first
