@@ -8,7 +8,6 @@ import numpy as np
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateContext
-from starpo.ragen.runs.loaded_learner import LoadedLearner
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Keys, Output, Work
@@ -89,14 +88,14 @@ def _compare(
         )
         values |= beside(*(stored_metrics(store, update["metrics"]) for update in (base.update, branch.update)))
     if work.settings["has_weights"]:
-        values |= _compare_gradients(store, placement.learner, context, base, branch, reference)
+        values |= _compare_gradients(store, placement, context, base, branch, reference)
         values |= compare_directions("weight_change", _weight_changes(store, base, branch))
     named = {f"replay/{name}": value for name, value in values.items()}
     yield Output("metrics", metrics_table(context.iteration, STAGE.name, named))
 
 
 def _compare_gradients(
-    store: Store, loaded: LoadedLearner, context: UpdateContext, base: Side, branch: Side, reference: str
+    store: Store, placement: ModelPlacement, context: UpdateContext, base: Side, branch: Side, reference: str
 ) -> dict[str, float]:
     """Compare both gradients at the base's checkpoint; identical data and settings need no computation."""
     from starpo.ragen.learning.learners.measuring import able_to_measure, initial_gradient
@@ -109,7 +108,7 @@ def _compare_gradients(
     def gradient(side: Side) -> np.ndarray:
         trajectories, kept_share = stored_trajectories(store, side.config, {"checkpoint": base.before, **side.data})
         needed = reference if side.config.needs_first_checkpoint else None
-        learner = loaded.at(store, base.before, able_to_measure([side.config]), needed)
+        learner = placement.learner.at(store, base.before, able_to_measure([side.config]), needed)
         return initial_gradient(learner, trajectories, replace(context, kept_share=kept_share)).numpy()
 
     return compare_directions("gradient", [(gradient(base), gradient(branch))])

@@ -6,8 +6,6 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.runs.work import Work
 from starpo.tasks.first_checkpoint.embedded import embedded
-from starpo.tasks.first_checkpoint.fine_tuned import fine_tuned_on_demonstrations, fine_tuned_on_episodes
-from starpo.tasks.first_checkpoint.pretrained import pretrained
 from starpo.tasks.progress import RunProgress
 
 
@@ -29,6 +27,9 @@ def warm_start(
     policy = config.policy
     if isinstance(policy, TinyPolicy):
         return embedded(config, policy, progress)
+    from starpo.tasks.first_checkpoint.fine_tuned import fine_tuned_on_demonstrations, fine_tuned_on_episodes
+    from starpo.tasks.first_checkpoint.pretrained import pretrained
+
     if policy.fine_tuning is None:
         return pretrained(config, policy)
     if policy.fine_tuning.runs:

@@ -4,7 +4,6 @@ from starpo.flows.console.terminal import Console, say
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted, duration
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.runs.loaded_learner import LoadedLearner
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.sizing.hours import num_episodes_of
 from starpo.ragen.store import Store
@@ -19,7 +18,7 @@ def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:
     """
     console = Console()
     with ModelPlacement() as placement:
-        folder, is_start, name = _first_policy(config, store, placement.learner)
+        folder, is_start, name = _first_policy(config, store, placement)
         with console.status(f"playing {counted(num_episodes, 'episode')}"):
             trial = play_trial(config, folder, num_episodes, store)
     for line in describe(trial, config, name):
@@ -46,13 +45,17 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
     ]
 
 
-def _first_policy(config: StarPOConfig, store: Store, learner: LoadedLearner) -> tuple[str, bool, str]:
+def _first_policy(config: StarPOConfig, store: Store, placement: ModelPlacement) -> tuple[str, bool, str]:
     """Return a folder with the run's first policy, whether it is that one, and its name for people."""
     from starpo.tasks.warm_start import warm_start
 
     first = warm_start(config)
     if first.is_stored(store):
-        return learner.policy_folder(store, first.keys["checkpoint"]), True, "the stored first policy of this run"
+        return (
+            placement.learner.policy_folder(store, first.keys["checkpoint"]),
+            True,
+            "the stored first policy of this run",
+        )
     if config.policy.type == "tiny":
         raise ConfigError(
             "--play needs the embedded policy, which its warm start makes: run `starpo train` with these settings and "

@@ -9,9 +9,6 @@ Whoever carries out a run, or several stages, opens one and passes it on. Two ru
 from contextlib import ExitStack
 from types import TracebackType
 
-from starpo.ragen.runs.loaded_learner import LoadedLearner
-from starpo.ragen.runs.players import Players
-
 
 class ModelPlacement:
     """Players and learner of a run, closed at its end, however it ends.
@@ -27,6 +24,9 @@ class ModelPlacement:
         Args:
             is_here: Play on this machine regardless of STARPO_POOL, as no other machine can read the store.
         """
+        from starpo.ragen.runs.loaded_learner import LoadedLearner
+        from starpo.ragen.runs.players import Players
+
         self.players = Players(are_here=is_here)
         self.learner = LoadedLearner(self.players)
 

@@ -1,6 +1,8 @@
 """`Players`: engines, worker processes and actors that play a run's rollouts, kept loaded between stages.
 
 settings of a rollout, this machine --Players.player--> ShardPlayer
+
+Engines and pools are imported when something is to be played.
 """
 
 import sys
@@ -8,8 +10,6 @@ from collections.abc import Callable
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from starpo.ragen.agents.rollout.engine_spec import EngineSpec
-from starpo.ragen.agents.rollout.pools.pool import Pool
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.rollout import RolloutConfig
@@ -17,6 +17,8 @@ from starpo.ragen.config.runtime import Runtime
 
 if TYPE_CHECKING:
     from starpo.ragen.agents.rollout.engine import RolloutEngine
+    from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+    from starpo.ragen.agents.rollout.pools.pool import Pool
     from starpo.ragen.agents.rollout.pools.ray_pool import RayPool
     from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool
     from starpo.ragen.agents.rollout.shards import ShardPlayer
@@ -60,7 +62,7 @@ class Players:
         update runs in this process at the same time (`rollout.staleness`), or if the engine declares several copies,
         another interpreter or, without a GPU, a process of its own; otherwise this process.
         """
-        spec, num_threads, engine = EngineSpec.of(rollout), Runtime.current().threads, rollout.engine_config
+        spec, num_threads, engine = _spec_of(rollout), Runtime.current().threads, rollout.engine_config
         python, has_gpu = engine.python(), Device.here().is_gpu
         if self._is_on_ray(rollout):
             return self._actors(spec, python)
@@ -75,9 +77,10 @@ class Players:
 
     def is_deterministic(self, rollout: RolloutConfig) -> bool:
         """Whether the engine reproduces the same bytes where it plays."""
+        spec = _spec_of(rollout)
         if self._is_on_ray(rollout):
-            return self._actors(EngineSpec.of(rollout), rollout.engine_config.python()).is_deterministic
-        return self._engine(EngineSpec.of(rollout)).is_deterministic
+            return self._actors(spec, rollout.engine_config.python()).is_deterministic
+        return self._engine(spec).is_deterministic
 
     def stop(self) -> None:
         """Make running episodes fail soon, because the work that needs them has failed."""
@@ -93,18 +96,22 @@ class Players:
             self._loaded.clear()
 
     @property
-    def _pools(self) -> list[Pool]:
+    def _pools(self) -> "list[Pool]":
+        if not self._loaded:
+            return []
+        from starpo.ragen.agents.rollout.pools.pool import Pool
+
         return [player for player in self._loaded.values() if isinstance(player, Pool)]
 
     def _is_on_ray(self, rollout: RolloutConfig) -> bool:
         return self.are_elsewhere and not rollout.engine_config.is_remote  # a remote one only waits for a server
 
-    def _workers(self, spec: EngineSpec, num_workers: int, python: str) -> "WorkerPool":
+    def _workers(self, spec: "EngineSpec", num_workers: int, python: str) -> "WorkerPool":
         from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool
 
         return self._kept(spec, (num_workers, python), lambda: WorkerPool(spec, num_workers, python))
 
-    def _actors(self, spec: EngineSpec, python: str) -> "RayPool":
+    def _actors(self, spec: "EngineSpec", python: str) -> "RayPool":
         def make() -> "RayPool":
             from starpo.ragen.agents.rollout.pools.ray_pool import RayPool
 
@@ -112,11 +119,11 @@ class Players:
 
         return self._kept(spec, "actors", make)
 
-    def _engine(self, spec: EngineSpec) -> "RolloutEngine":
+    def _engine(self, spec: "EngineSpec") -> "RolloutEngine":
         # One thread: shards are the unit of parallelism, and their rows must not depend on the worker that plays them.
         return self._kept(spec, "engine", lambda: spec.make(num_threads=1))
 
-    def _kept(self, spec: EngineSpec, kind: object, make: Callable[[], T]) -> T:
+    def _kept(self, spec: "EngineSpec", kind: object, make: Callable[[], T]) -> T:
         """Return the player of this kind for this engine; create it if necessary."""
         with self._lock:
             if spec != self._spec:
@@ -126,3 +133,9 @@ class Players:
                 self._loaded[kind] = make()
             player: T = self._loaded[kind]
             return player
+
+
+def _spec_of(rollout: RolloutConfig) -> "EngineSpec":
+    from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+
+    return EngineSpec.of(rollout)

@@ -74,7 +74,7 @@ class Verifier:
         assert stored.manifest is not None
         computed = self.scratch.store.manifest(kind, keys[kind])
         if visit.stage == "update" and stored.manifest.content_digest != computed.content_digest:
-            self._inputs.placement.learner.close()  # the next update loads the stored checkpoint, not the learner's state
+            self._inputs.placement.learner.close()  # the next update loads the checkpoint as it is stored
         return compare(visit, stored, computed, self._store, self.scratch.store)
 
     def _remedy(self, kind: str, key: str, stored: Stored, keys: Keys) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import ArtifactMissingError
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.inputs import VerifiedInputs
 from starpo.ragen.runs.verify.scratch import Scratch, Stored
@@ -88,8 +89,8 @@ def broken(_: StoredStage) -> Iterable[str]:
 )
 def test_result(differences: object, verdict: Verdict, detail: str, tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    with Scratch(store) as scratch:
-        stage = StoredStage(visit("rollout", ["turns"]), {}, CONFIG, VerifiedInputs(store, scratch))
+    with Scratch(store) as scratch, ModelPlacement(is_here=True) as placement:
+        stage = StoredStage(visit("rollout", ["turns"]), {}, CONFIG, VerifiedInputs(store, scratch, placement))
         result = run_check(PlannedCheck("actions", "turns", differences), stage)  # type: ignore[arg-type]
     assert (result.verdict, result.detail) == (verdict, detail)
     assert (result.iteration, result.stage, result.check) == (3, "rollout:sokoban", "actions")
