@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
 from starpo.ragen.config.deepspeed_learner import DeepSpeedConfig
 from starpo.ragen.config.policy import TinyPolicy
-from starpo.ragen.config.update import LoraConfig, OptimiserConfig, PRMConfig, UpdateConfig
+from starpo.ragen.config.update import LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.registry import COMPANIONS
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
@@ -58,6 +59,8 @@ distil.needs = "my_teacher:Teacher"
 TRAINED = '''
 from dataclasses import replace
 
+from starpo.ragen.learning.learners.companions.critic import ValueFunction
+from starpo.ragen.learning.objectives.gae import gae
 from starpo.ragen.methods.implicit_rewards.companion import ImplicitRewards
 from starpo.ragen.methods.implicit_rewards.estimator import istar
 
@@ -68,11 +71,21 @@ class Mine(ImplicitRewards):
     name = "mine"
 
 
-def estimator(inputs):
+class Second(ValueFunction):
+    """The critic under another name."""
+
+    name = "second"
+
+
+def before(inputs):
     return istar(replace(inputs, implicit_rewards_BT=inputs.columns_BT["mine"]))
 
 
-estimator.needs = "groups my_trained:Mine"
+def beside(inputs):
+    return gae(replace(inputs, values_BT=inputs.columns_BT["second"]))
+
+
+before.needs, beside.needs = "groups my_trained:Mine", "my_trained:Second"
 '''
 WRONG = """
 from starpo.ragen.config.companion import CompanionDeclaration, Passes
@@ -219,20 +232,31 @@ def test_plan_and_stage_count_it():
     assert update_code(own.update)["companion:my_teacher:Teacher"] == "my_teacher:Teacher"
 
 
-def test_trained_one_is_stored_under_its_name(policy_folder, make_trajectories, context, tmp_path):
-    """iStar's model under another name gives the same bytes, and goes on from them."""
-    names = {"prm": "istar", "mine": "my_trained:estimator"}
+@pytest.mark.parametrize(
+    "names",
+    [{"prm": "istar", "mine": "my_trained:before"}, {"critic": "gae", "second": "my_trained:beside"}],
+    ids=["before", "beside"],
+)
+def test_trained_one_is_stored_under_its_name(policy_folder, make_trajectories, context, tmp_path, names):
+    """A built-in model under another name gives the same bytes and metrics, and goes on from them."""
+    metrics, states = [], []
     for name, advantage in names.items():
-        config = UpdateConfig(advantage=advantage, num_minibatches=1, optimiser=ADAMW, prm=PRMConfig(optimiser=ADAMW))
+        config = UpdateConfig(advantage=advantage, num_minibatches=2, optimiser=ADAMW)
         folder = policy_folder
         for iteration in range(2):
             learner = loaded(config, folder)
-            learner.update(make_trajectories(8), dataclasses.replace(context, iteration=iteration))
+            result = learner.update(make_trajectories(8), dataclasses.replace(context, iteration=iteration))
             folder = str(tmp_path / f"{name}-{iteration}")
             learner.save(folder, "after")
+        metrics.append({metric.replace("/second_", "/critic_"): value for metric, value in result.metrics.items()})
+        tensors = load_file(Path(folder) / "optimiser.safetensors")
+        states.append({tensor.replace(f"{name}/", "it/", 1) for tensor in tensors})
     first, second = (tmp_path / f"{name}-1" for name in names)
-    assert (first / "prm.safetensors").read_bytes() == (second / "mine.safetensors").read_bytes()
-    assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
+    for one, other in (names, ("model", "model")):
+        assert (first / f"{one}.safetensors").read_bytes() == (second / f"{other}.safetensors").read_bytes()
+    assert states[0] == states[1]
+    assert any(name.startswith("it/") for name in states[0])
+    assert metrics[0] == metrics[1]
 
 
 def test_objectives_with_and_without_it_are_measured_together(policy_folder, make_trajectories, context):
