@@ -95,8 +95,7 @@ class ProgramTrajectory:
     def __init__(
         self, episode: Episode, settings: ProgramSettings, task: Mapping[str, Any], context: ShardContext
     ) -> None:
-        self.episode = episode
-        self.task = task
+        self.episode, self.task = episode, task
         self.rows: list[Row] = []
         self._settings = settings
         self._context = context
