@@ -98,13 +98,13 @@ def test_a_game_is_won_and_lost(numbers):
         environment.step("1")
 
 
-def test_a_server_that_honours_seeds_is_replayable(numbers):
+def test_seeded_server_is_replayable(numbers):
     settings = OpenEnvSettings(task=numbers, observation_field="text")
     assert make(settings).is_replayable
     assert check(settings) == []
 
 
-def test_a_server_that_is_gone_is_a_fault(tmp_path):
+def test_stopped_server_raises_environment_fault(tmp_path):
     port = free_port()
     with served([Path(__file__).with_name("number_server.py"), str(port)], port, tmp_path) as address:
         environment = make(OpenEnvSettings(task=address, timeout_s=5.0))

@@ -37,7 +37,7 @@ def test_every_number_is_found_by_halves():
         assert len(rewards) <= 5
 
 
-def test_a_game_is_won_by_its_moves():
+def test_winning_moves_solve_the_game():
     environment = make(TextArenaSettings(task="TowerOfHanoi-v0"))
     environment.reset(seed=0)
     *before, (_, reward, is_over, _, info) = [environment.step(action) for action in HANOI]
@@ -85,6 +85,6 @@ def test_undeclared_chance_is_found():
         (TextArenaSettings(task="TicTacToe-v0"), "is not a game for one player"),
     ],
 )
-def test_what_cannot_be_played_is_an_error_of_the_settings(settings, message):
+def test_unplayable_task_raises_config_error(settings, message):
     with pytest.raises(ConfigError, match=message):
         make(settings).reset(seed=0)

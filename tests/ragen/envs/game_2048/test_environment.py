@@ -52,7 +52,7 @@ def sum_of(board):
         ((2, 4, 8, 16), (2, 4, 8, 16), ()),
     ],
 )
-def test_a_push_to_the_left_by_hand(before, after, made):
+def test_slide_left_by_hand(before, after, made):
     assert slide(row_of(*before), "Left") == (row_of(*after), made)
 
 
@@ -64,7 +64,7 @@ def test_other_pushes_are_turned_ones():
 
 
 @given(board=BOARDS, action=st.sampled_from(ACTIONS))
-def test_a_push_keeps_the_sum_and_frees_a_cell_for_each_pair(board, action):
+def test_slide_keeps_sum_and_counts_merges(board, action):
     after, made = slide(board, action)
     assert sum_of(after) == sum_of(board)
     assert len(free_cells(after)) == len(free_cells(board)) + len(made)
@@ -80,7 +80,7 @@ def test_push_that_moves_nothing_changes_nothing():
     assert environment._chance.getstate() == chance
 
 
-def test_reward_is_a_tenth_of_a_logarithm():
+def test_reward_is_log_of_merged_tiles():
     environment = put(row_of(2, 2, 4, 4))
     _, reward, _, _, info = environment.step("Left")
     assert info["made"] == [4, 8]
@@ -88,7 +88,7 @@ def test_reward_is_a_tenth_of_a_logarithm():
     assert put(row_of(2, 0, 0, 0)).step("Right")[1] == 0.0
 
 
-def test_tile_appears_anywhere_and_one_in_ten_is_a_four():
+def test_new_tiles_follow_their_distribution():
     appeared, cells = Counter(), Counter()
     for member in range(3000):
         environment = put(row_of(2, 0, 0, 0), dynamics_seed=member)
@@ -109,7 +109,7 @@ def test_tile_appears_anywhere_and_one_in_ten_is_a_four():
 
 
 @given(seed=SEEDS, member=SEEDS)
-def test_a_game_begins_with_two_tiles_that_the_members_share(seed, member):
+def test_group_starts_with_same_two_tiles(seed, member):
     environment = start(seed, member)
     tiles = [tile for row in environment.board for tile in row if tile]
     assert len(tiles) == 2
@@ -126,7 +126,7 @@ def test_the_game_ends_with_the_goal():
         environment.step("Right")
 
 
-def test_the_game_ends_where_nothing_can_be_moved():
+def test_game_ends_without_legal_moves():
     assert moves(STUCK) == ()
     environment = put(((2, 2, 4, 2), *STUCK[1:]))
     while not environment.is_over:
@@ -143,7 +143,7 @@ def test_both_observations():
     assert put(board, observation="compact").render() == "1 0 0 7\n0 0 2 0\n0 0 0 0\n4 3 1 1"
 
 
-def test_a_goal_that_no_tile_can_be_is_refused():
+def test_impossible_goal_is_rejected():
     with pytest.raises(ValidationError, match="is not a power of two"):
         Game2048Settings(goal=100)
     with pytest.raises(ValidationError, match="131072"):

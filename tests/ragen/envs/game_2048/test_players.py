@@ -37,7 +37,7 @@ def test_worth_by_hand():
     assert worth(((8, 4, 0, 0), (2, 0, 0, 0), ROW, ROW)) == 8 + 4 / 2 + 2 / 2**7
 
 
-def test_one_move_ahead_it_takes_the_move_of_the_greatest_worth():
+def test_one_step_search_picks_best_value():
     board = ((8, 8, 0, 0), (0, 0, 0, 0), ROW, ROW)
     values = {action: worth(slide(board, action)[0]) for action in moves(board)}
     assert values == {"Down": 16 * 0 + 8 / 2**14 + 8 / 2**15, "Left": 16.0, "Right": 16 / 2**3}
@@ -46,7 +46,7 @@ def test_one_move_ahead_it_takes_the_move_of_the_greatest_worth():
 
 @given(seed=SEEDS, skill=st.floats(0, 1), num_before=st.integers(0, 20))
 @settings(max_examples=60, deadline=None)
-def test_the_thought_is_true_and_the_first_push_moves_something(seed, skill, num_before):
+def test_reasoning_is_true_and_action_legal(seed, skill, num_before):
     environment = make(Game2048Settings(goal=64))
     environment.reset(seed=seed, dynamics_seed=seed)
     rng = random.Random(seed)

@@ -32,7 +32,7 @@ def test_users_file_keeps_the_conventions(file):
     assert {environment.reset(seed=seed)[0] for seed in range(40)} == {f"What is {n} + {n}?" for n in (1, 2, 3)}
 
 
-def test_settings_follow_the_content_of_the_file(file):
+def test_settings_record_the_file_digest(file):
     settings = MetaMathQASettings(path=str(file))
     file.write_text(file.read_text().replace("Sure", "Well"))
     assert MetaMathQASettings(path=str(file)) != settings
@@ -44,7 +44,7 @@ def test_settings_follow_the_content_of_the_file(file):
 
 
 @pytest.mark.parametrize("num_wrong", range(5))
-def test_the_kth_retry_pays_one_over_two_to_the_k(num_wrong):
+def test_reward_halves_with_each_retry(num_wrong):
     environment = MetaMathQA(MetaMathQASettings(max_tries=5))
     environment.reset(seed=3)
     for _ in range(num_wrong):
@@ -74,7 +74,7 @@ def test_tries_end():
 
 
 @pytest.mark.parametrize(("skill", "least", "most"), [(0.0, 0.1, 0.35), (1.0, 1.0, 1.0)])
-def test_the_player_is_as_good_as_its_skill_and_says_the_truth(skill, least, most):
+def test_demonstrator_success_rate_matches_skill(skill, least, most):
     environment, successes = make(MetaMathQASettings(max_tries=1)), 0
     for seed in range(300):
         environment.reset(seed=seed)
@@ -87,7 +87,7 @@ def test_the_player_is_as_good_as_its_skill_and_says_the_truth(skill, least, mos
     assert least <= successes / 300 <= most
 
 
-def test_a_file_that_is_not_there_is_an_error_of_the_settings(tmp_path):
+def test_missing_file_is_rejected_by_settings(tmp_path):
     with pytest.raises(ValidationError, match="these settings do not name"):
         MetaMathQASettings(digest="0" * 16)
     with pytest.raises(ValidationError, match=r"none\.json cannot be read"):

@@ -18,7 +18,7 @@ GOOD = {"query": "What is 2 + 2?", "response": "Two and two.\nThe answer is: 4",
 
 
 @given(st.integers(0, 2**32), st.integers(1, 2), st.integers(2, 100))
-def test_a_sum_in_words_has_the_answer_that_its_words_say(seed, num_steps, largest):
+def test_question_text_evaluates_to_its_answer(seed, num_steps, largest):
     question = sum_in_words(num_steps, largest, random.Random(seed))
     words = question.text.replace(".", "").split()
     total = int(words[2])
@@ -52,7 +52,7 @@ def test_what_is_compared(said, compared):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize("as_lines", [True, False])
-def test_a_file_is_read_as_a_list_or_by_lines(tmp_path, as_lines, encoding):
+def test_file_may_be_list_or_lines(tmp_path, as_lines, encoding):
     rows = [GOOD, GOOD | {"query": " And 3 + 3? ", "response": "The answer is: 6"}]
     file = tmp_path / "mine.json"
     content = "\n".join(map(json.dumps, rows)) + "\n\n" if as_lines else json.dumps(rows, indent=1)
@@ -75,7 +75,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("line", "said"), BAD, ids=[said for _, said in BAD])
-def test_a_bad_line_is_counted_and_named(tmp_path, caplog, line, said):
+def test_bad_rows_are_counted_and_logged(tmp_path, caplog, line, said):
     file = tmp_path / "mine.jsonl"
     file.write_text(f"{json.dumps(GOOD)}\n{line}\n")
     with caplog.at_level(logging.WARNING):
@@ -84,7 +84,7 @@ def test_a_bad_line_is_counted_and_named(tmp_path, caplog, line, said):
     assert "the other 1 are played" in caplog.text
 
 
-def test_empty_broken_and_missing_files_are_refused(tmp_path):
+def test_unreadable_question_files_are_rejected(tmp_path):
     file = tmp_path / "mine.json"
     for content, said in (("", "holds no rows"), ("[]", "holds no rows"), ("[{]", "1 of 1 rows cannot be used")):
         file.write_text(content)

@@ -61,7 +61,7 @@ def choice(answer: Any, **more: Any) -> dict[str, Any]:
         ("3/0", None),
     ],
 )
-def test_number_is_the_last_of_a_text(text: str, value: Any) -> None:
+def test_number_reads_last_in_text(text: str, value: Any) -> None:
     assert number(text) == value
 
 
@@ -78,7 +78,7 @@ def test_numbers_are_compared_up_to_rounding() -> None:
         ("A or B", None), ("A cat", None), ("D", None), ("Paris or Rome", None), ("", None),
     ],
 )  # fmt: skip
-def test_choice_is_named_by_letter_or_text(answer: str, letter: str | None) -> None:
+def test_choice_matches_letter_or_text(answer: str, letter: str | None) -> None:
     assert chosen(answer, ["Rome", "Paris", "Bonn"]) == letter
 
 
@@ -92,7 +92,7 @@ def test_choice_is_named_by_letter_or_text(answer: str, letter: str | None) -> N
         choice(["B"]),
     ],
 )
-def test_right_choice_may_be_letter_position_label_or_text(row: dict[str, Any]) -> None:
+def test_correct_choice_accepts_every_notation(row: dict[str, Any]) -> None:
     question = question_of(row, Columns(), "choice")
     assert question.text == "Capital of France?\nA. Rome\nB. Paris\nC. Bonn"
     assert question.answers == ("B",)
@@ -119,7 +119,7 @@ def test_panel_holds_the_test_file_alone(write: Write) -> None:
         make_panel(settings, 21, 7)
 
 
-def test_questions_of_both_files_are_not_trained_on(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+def test_questions_in_both_files_are_excluded(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     settings = QuestionsSettings(path=write(sums(0, 10)), test=write(sums(5, 10), "test.jsonl"), scoring="number")
     with caplog.at_level(logging.WARNING):
         panel = make_panel(settings, 10, 1)
@@ -129,7 +129,7 @@ def test_questions_of_both_files_are_not_trained_on(write: Write, caplog: pytest
     assert {environment.reset(seed=seed)[0] for seed in seeds} == {row["question"] for row in sums(0, 5)}
 
 
-def test_panel_of_one_file_is_held_out(write: Write) -> None:
+def test_panel_from_training_file_is_excluded(write: Write) -> None:
     settings = QuestionsSettings(path=write([*sums(0, 40), *sums(0, 5)]), scoring="number")
     panel = make_panel(settings, 10, 1)
     assert len(set(panel.state_digests)) == 10
@@ -232,7 +232,7 @@ def test_data_set_folder_is_read(tmp_path: Path) -> None:
         QuestionsSettings(path=f"hf:{tmp_path / 'splits'}")
 
 
-def test_demonstrator_is_right_as_often_as_its_skill(write: Write) -> None:
+def test_demonstrator_accuracy_is_its_skill(write: Write) -> None:
     environment = make(
         QuestionsSettings(path=write([choice(n % 3, question=f"{n}?") for n in range(9)]), scoring="choice")
     )

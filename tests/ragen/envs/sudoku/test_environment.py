@@ -34,7 +34,7 @@ def put(givens=GIVENS, **kwargs):
     return environment
 
 
-def test_the_right_digits_pay_one_each_and_the_last_one_ten():
+def test_correct_digit_and_solution_rewards():
     environment = put()
     assert environment.step("place 4 at row 1 col 4")[1:3] == (1.0, False)
     assert environment.step("place 1 at row 1 col 1")[1:3] == (1.0, False)
@@ -63,7 +63,7 @@ def test_legal_wrong_digit_pays_a_half():
         "place 2 at row 1 col 2",  # given, with the same digit
     ],
 )
-def test_what_the_rules_forbid_changes_nothing_and_costs(action):
+def test_illegal_placement_costs_and_changes_nothing(action):
     environment = put()
     before = environment.state_digest()
     _, reward, terminated, _, info = environment.step(action)
@@ -87,7 +87,7 @@ def test_anything_else_is_no_action(said):
 
 
 @given(said=st.text())
-def test_reading_never_raises_and_what_is_read_reads_as_itself(said):
+def test_grammar_read_is_total_and_idempotent(said):
     grammar = Placements(4)
     action = grammar.read(said)
     assert action is None or grammar.read(action) == action
@@ -103,7 +103,7 @@ def test_admissible_placements_change_the_grid():
 
 @given(seed=SEEDS)
 @settings(max_examples=30, deadline=None)
-def test_placement_is_admissible_where_it_changes_the_grid(seed):
+def test_admissible_placements_are_the_effective_ones(seed):
     environment = start(seed, num_blanks=8)
     rng = random.Random(seed)
     for _ in range(12):
@@ -122,7 +122,7 @@ def test_own_digits_are_marked():
 
 @given(seed=SEEDS)
 @settings(max_examples=20, deadline=None)
-def test_the_solution_wins_and_pays_a_digit_each(seed):
+def test_solution_wins_with_expected_return(seed):
     environment = start(seed)
     puzzle, total = environment.puzzle, 0.0
     for cell, digit in enumerate(puzzle.solution):
@@ -132,7 +132,7 @@ def test_the_solution_wins_and_pays_a_digit_each(seed):
     assert total == 5 * 1.0 + 10.0
 
 
-def test_more_blanks_than_puzzles_have_are_refused():
+def test_too_many_blanks_are_rejected():
     with pytest.raises(ValidationError, match="num_blanks = 11 is too many for size = 4"):
         SudokuSettings(num_blanks=11)
     assert SudokuSettings(size=9, num_blanks=54).num_blanks == 54

@@ -40,7 +40,7 @@ def is_valid(grid, size):
                for cell, three in enumerate(units(size)) for unit in three)  # fmt: skip
 
 
-def test_a_known_puzzle_has_its_known_solution():
+def test_solver_solves_known_puzzle():
     assert solutions(list(map(int, KNOWN)), 9) == [tuple(map(int, KNOWN_SOLUTION))]
 
 
@@ -55,13 +55,13 @@ def test_all_4x4_grids_are_found():
     assert len(set(solutions([0] * 16, 4, limit=1000))) == by_hand == 288
 
 
-def test_broken_grid_has_no_solution_and_an_empty_one_many():
+def test_solver_handles_broken_and_empty_grids():
     assert solutions([1, 1, *[0] * 14], 4) == []
     assert len(solutions([0] * 81, 9, limit=3)) == 3
 
 
 @pytest.mark.parametrize(("size", "num_blanks"), [(4, 6), (4, 10), (9, 45), (16, 60)])
-def test_puzzles_have_so_many_blanks_and_one_solution(size, num_blanks):
+def test_puzzle_has_requested_blanks_and_uniqueness(size, num_blanks):
     for seed in range(3):
         puzzle = draw_puzzle(size, num_blanks, seed)
         assert puzzle.givens.count(0) == num_blanks
@@ -78,7 +78,7 @@ def test_shuffled_grids_keep_the_rules(seed, size):
 
 @given(seed=SEEDS, skill=st.floats(0, 1), num_before=st.integers(0, 6))
 @settings(max_examples=60, deadline=None)
-def test_the_thought_is_true_and_the_digit_one_of_those_left(seed, skill, num_before):
+def test_reasoning_lists_the_digits_left(seed, skill, num_before):
     environment = make(SudokuSettings(num_blanks=10))
     environment.reset(seed=seed)
     rng = random.Random(seed)
@@ -101,7 +101,7 @@ def test_the_thought_is_true_and_the_digit_one_of_those_left(seed, skill, num_be
     assert demonstration.is_resigned == (placed not in said[said.index("left") :])
 
 
-def test_a_skilled_player_mends_what_was_placed_wrong():
+def test_skilled_player_corrects_wrong_digits():
     environment = make(SudokuSettings(num_blanks=8))
     mended = 0
     for seed in range(60):
@@ -119,11 +119,11 @@ def test_a_skilled_player_mends_what_was_placed_wrong():
     assert mended > 20
 
 
-def test_without_skill_it_is_mediocre_and_with_skill_perfect():
+def test_success_rate_grows_with_skill():
     assert success(1.0, num_episodes=60) == 1.0
     assert 0.2 < success(0.0) < 0.4
 
 
-def test_too_many_blanks_are_one_clear_error():
+def test_unreachable_blanks_raise_environment_fault():
     with pytest.raises(EnvironmentFault, match="num_blanks = 13 has one solution; lower num_blanks"):
         draw_puzzle(4, 13, 0)  # no 4 x 4 puzzle with three digits has a unique solution

@@ -75,7 +75,7 @@ def kitchen(folder, *goals, **changed):
     return AlfworldSettings(task=str(folder), **changed)
 
 
-def test_a_game_is_won_by_commands_in_any_case(tmp_path):
+def test_commands_win_in_any_case(tmp_path):
     environment = make(kitchen(tmp_path, "shelf", should_list_admissible=True))
     arguments = list(sys.argv)
     observation, _ = environment.reset(seed=0)
@@ -99,7 +99,7 @@ def test_a_game_is_won_by_commands_in_any_case(tmp_path):
     assert environment.actions == ()
 
 
-def test_what_the_game_does_not_know_changes_nothing(tmp_path):
+def test_unknown_command_changes_nothing(tmp_path):
     environment = make(kitchen(tmp_path, "shelf", should_repeat_task=False))
     environment.reset(seed=0)
     before = environment.state_digest()
@@ -126,7 +126,7 @@ def test_seed_chooses_the_game(tmp_path):
     assert left.render() != right.render()
 
 
-def test_a_copy_is_the_same_game_told_the_same_commands(tmp_path):
+def test_clone_has_same_state_and_diverges(tmp_path):
     environment = make(kitchen(tmp_path, "shelf"))
     environment.reset(seed=0)
     environment.step("go to table 2")
@@ -137,7 +137,7 @@ def test_a_copy_is_the_same_game_told_the_same_commands(tmp_path):
     assert "take apple 1 from table 2" in environment.actions
 
 
-def test_a_game_that_is_none_is_told_with_its_path(tmp_path):
+def test_damaged_game_error_names_its_path(tmp_path):
     settings = kitchen(tmp_path, "shelf")
     path = tmp_path / "trial_0" / "game.tw-pddl"
     path.write_text(path.read_text().replace("(:goal", "(:gaol"))
@@ -146,7 +146,7 @@ def test_a_game_that_is_none_is_told_with_its_path(tmp_path):
 
 
 @pytest.mark.thorough
-def test_the_contract_is_kept_in_another_process_too(tmp_path):
+def test_environment_passes_check_across_processes(tmp_path):
     assert check(kitchen(tmp_path, "shelf", "sofa")) == []
 
 

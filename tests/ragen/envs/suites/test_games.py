@@ -25,7 +25,7 @@ def played(folder, split="all"):
     return [path.relative_to(folder).as_posix() for path in found]
 
 
-def test_games_are_in_the_order_of_their_paths(tmp_path):
+def test_games_are_sorted_by_path(tmp_path):
     for name in (
         "pick_and_place-Mug/trial_2/game.tw-pddl",
         "pick_and_place-Mug/trial_1/game.tw-pddl",
@@ -46,7 +46,7 @@ def test_games_are_in_the_order_of_their_paths(tmp_path):
     ]
 
 
-def test_every_tenth_game_is_held_out_beginning_with_the_first(tmp_path):
+def test_every_tenth_game_is_held_out(tmp_path):
     for number in range(12):
         put(tmp_path, f"{number:02}.tw-pddl")
     assert played(tmp_path, "held_out") == ["00.tw-pddl", "10.tw-pddl"]
@@ -95,7 +95,7 @@ def test_digest_is_of_names_and_sizes(tmp_path):
         (None, "is not a folder; expected a folder with games"),
     ],
 )
-def test_missing_games_are_told_with_the_download(tmp_path, files, message):
+def test_missing_games_error_suggests_download(tmp_path, files, message):
     folder = tmp_path / "games"
     for name in files or []:
         put(folder, name)
@@ -107,7 +107,7 @@ def test_missing_games_are_told_with_the_download(tmp_path, files, message):
     assert "alfworld-download" in str(refused.value)
 
 
-def test_names_count_down_within_a_kind_as_in_alfworld():
+def test_object_names_count_down_per_kind():
     ids = ["mug_bar__plus_00", "mug_bar__minus_01", "sink_bar__plus_01_bar_sinkbasin", "sink_bar__plus_01", "a_dot_b"]
     assert names_of(ids) == {
         "mug_bar__minus_01": "mug 2",

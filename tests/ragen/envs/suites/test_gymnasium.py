@@ -17,7 +17,7 @@ LAKE = VARIANTS["GymFrozenLake"].settings
 DRY = LAKE.model_copy(update={"config": {"is_slippery": False}})
 
 
-def test_the_lake_is_played_as_gymnasium_plays_it():
+def test_frozen_lake_matches_gymnasium():
     environment, theirs = make(DRY), gymnasium.make("FrozenLake-v1", is_slippery=False)
     environment.reset(seed=3)
     theirs.reset(seed=3)
@@ -30,7 +30,7 @@ def test_the_lake_is_played_as_gymnasium_plays_it():
     assert observation.endswith("HFF[G]")
 
 
-def test_chance_and_few_starts_are_read_off_the_tables():
+def test_chance_and_starts_come_from_tables():
     assert make(LAKE).has_chance
     assert not make(DRY).has_chance
     assert make(LAKE).num_initial_states == 1
@@ -46,7 +46,7 @@ def test_a_template_shows_decoded_values():
     assert observation.splitlines()[-1] == expected
 
 
-def test_numbers_of_a_box_are_shown_short_and_told_apart_exactly():
+def test_box_digest_is_exact_despite_rounding():
     environment = make(GymnasiumSettings(task="CartPole-v1", has_chance=False))
     observation, _ = environment.reset(seed=0)
     before = environment.state_digest()
@@ -85,7 +85,7 @@ def test_a_text_space_is_free_text(speller):
     assert check(speller, should_start_process=False) == []
 
 
-def test_what_a_registration_says_of_itself_is_believed():
+def test_registered_nondeterminism_is_a_replay_fault():
     gymnasium.register("Erratic-v0", Speller, nondeterministic=True)
     try:
         environment = make(GymnasiumSettings(task="Erratic-v0"))

@@ -30,7 +30,7 @@ def test_a_question_is_the_packages_own():
     assert environment.item["answer"] == item["answer"]
 
 
-def test_an_answer_pays_its_score_and_ends_the_episode():
+def test_answer_pays_score_and_ends_episode():
     environment = make(SUMS)
     environment.reset(seed=5)
     answer = environment.item["answer"]
@@ -41,7 +41,7 @@ def test_an_answer_pays_its_score_and_ends_the_episode():
     assert not environment.is_success
 
 
-def test_an_answer_that_the_scorer_cannot_read_is_a_wrong_one():
+def test_unreadable_answer_scores_zero():
     environment = make(SUMS.model_copy(update={"task": "prime_factorization", "config": {}}))
     environment.reset(seed=5)
     _, reward, is_over, _, _ = environment.step("no idea")
@@ -77,12 +77,12 @@ EVALUATING = (
 
 
 @pytest.mark.parametrize("task", EVALUATING)
-def test_a_task_whose_scorer_carries_out_answers_is_refused(task):
+def test_evaluating_scorer_is_rejected_by_default(task):
     with pytest.raises(ConfigError, match=r"running it as Python \((eval|parse_expr)\).*should_evaluate_answers"):
         make(ReasoningGymSettings(task=task))
 
 
-def test_an_answer_that_is_carried_out_cannot_end_the_process():
+def test_evaluated_answer_cannot_exit_process():
     settings = ReasoningGymSettings(task="spiral_matrix", should_evaluate_answers=True)
     assert ReasoningGymSettings.model_validate_json(settings.model_dump_json()) == settings
     environment = make(settings)
@@ -90,7 +90,7 @@ def test_an_answer_that_is_carried_out_cannot_end_the_process():
     assert environment.step("exit()")[1:3] == (0.0, True)
 
 
-def test_demonstrations_are_right_as_often_as_the_skill_says():
+def test_demonstration_accuracy_matches_skill():
     environment, rng = make(SUMS), random.Random(0)
     right = 0
     for seed in range(400):
@@ -105,14 +105,14 @@ def test_demonstrations_are_right_as_often_as_the_skill_says():
 
 
 @pytest.mark.parametrize("task", ["graph_color", "rush_hour"])
-def test_nobody_demonstrates_a_task_without_stored_answers(task):
+def test_demonstrating_without_stored_answers_fails(task):
     environment = make(ReasoningGymSettings(task=task))
     environment.reset(seed=0)
     with pytest.raises(ConfigError, match=f"reasoning_gym/{task} has no stored answers"):
         demonstrate(environment, 0.25, random.Random(0))
 
 
-def test_the_version_of_the_package_is_in_the_key(monkeypatch):
+def test_package_version_changes_code_identity(monkeypatch):
     from starpo.ragen.core import identity
 
     target = ENVIRONMENTS["reasoning_gym"]

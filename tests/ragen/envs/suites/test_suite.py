@@ -74,7 +74,7 @@ class Unloadable(Echo):
         return super().state_digest() if self.replay_fault else f"{self.left:016}"
 
 
-def test_a_trial_that_fails_is_not_repeated_at_every_step():
+def test_failed_replay_trial_is_not_repeated():
     environment = Unloadable(SuiteSettings(type="unloadable", task="any"))
     environment.reset(seed=1)
     for action in "abc":
@@ -83,7 +83,7 @@ def test_a_trial_that_fails_is_not_repeated_at_every_step():
     assert len(Unloadable.trials) == 1
 
 
-def test_states_are_known_by_the_seed_and_all_that_was_said():
+def test_state_digest_covers_seed_and_actions():
     left, right, other = echo(), echo(), echo(seed=1)
     assert left.state_digest() == right.state_digest() != other.state_digest()
     left.step("a")
@@ -91,7 +91,7 @@ def test_states_are_known_by_the_seed_and_all_that_was_said():
     assert left.state_digest() != right.state_digest()
 
 
-def test_a_task_of_a_suite_has_a_name():
+def test_suite_task_names_a_variant():
     settings = variant("reasoning_gym/gcd").settings
     assert (settings.type, settings.task) == ("reasoning_gym", "gcd")
     assert variant("openenv/http://localhost:8000").settings.task == "http://localhost:8000"
@@ -100,7 +100,7 @@ def test_a_task_of_a_suite_has_a_name():
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_suite_without_its_package_says_what_to_install(suite, monkeypatch, tmp_path):
+def test_missing_package_error_names_extra(suite, monkeypatch, tmp_path):
     package = {"alfworld": "textworld"}.get(suite, suite)
     (tmp_path / "game.tw-pddl").touch()
     real = builtins.__import__

@@ -30,7 +30,7 @@ def turns(config, skill, seeds):
         yield environment, None
 
 
-def test_a_skilled_player_succeeds_and_an_unskilled_one_seldom(config):
+def test_success_rate_depends_on_skill(config):
     def success(skill):
         ends = [environment.is_success for environment, decision in turns(config, skill, range(100)) if not decision]
         return sum(ends) / len(ends)

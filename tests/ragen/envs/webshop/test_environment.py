@@ -42,14 +42,14 @@ def test_pages_as_webshop_writes_them():
 
 
 @pytest.mark.parametrize(("observation", "name"), [("text", "ASIN"), ("compact", "number")])
-def test_rules_name_the_label_of_a_product(observation, name):
+def test_rules_name_the_product_label(observation, name):
     environment = start(observation=observation)
     assert f"the label of a product is its {name}" in environment.rules()
     environment.step("search[shirt]")
     assert environment.shop.labels(environment.visit)[0].isdecimal() == (name == "number")
 
 
-def test_ten_products_a_page_and_fifty_in_all():
+def test_results_are_paged_up_to_fifty():
     environment = start()
     assert sum("sturdy" in product.title for product in environment.catalogue.products) > 50
     environment.step("search[sturdy]")
@@ -63,7 +63,7 @@ def test_ten_products_a_page_and_fifty_in_all():
     assert environment.shop.shown(environment.visit) == pages[-2]
 
 
-def test_options_are_forgotten_with_a_new_search():
+def test_new_search_clears_options():
     environment = start()
     asin, options = next((p.asin.lower(), p.options) for p in environment.catalogue.products if len(p.options) == 2)
     title = environment.catalogue.product(asin).title
@@ -84,7 +84,7 @@ def test_options_are_forgotten_with_a_new_search():
     assert environment.visit.values == ()
 
 
-def test_search_is_on_the_search_page_only_and_needs_a_word():
+def test_search_needs_search_page_and_word():
     environment = start()
     assert not play(environment, "search[?]")[4]["effective"]
     assert play(environment, "search[zzzz]")[4]["effective"]
@@ -122,7 +122,7 @@ def test_what_the_grammar_allows_never_raises(said, kind, page):
         assert info["effective"] == (environment.state_digest() != before)
 
 
-def test_the_purchase_pays_its_score_or_its_success():
+def test_purchase_pays_score_or_success():
     scores = {}
     for pays in ("score", "success"):
         environment = start(pays=pays)
@@ -140,7 +140,7 @@ def test_the_purchase_pays_its_score_or_its_success():
         environment.step("click[buy now]")
 
 
-def test_the_solver_always_succeeds_and_the_rule_policy_seldom():
+def test_solver_beats_rule_policy():
     chosen = WebShopSettings(observation="compact", results_per_page=4, **SMALL)
     assert results_of(solver, chosen, range(100)) == (1.0, 1.0)
     mean, success = results_of(rule_policy, chosen, range(100))
@@ -148,7 +148,7 @@ def test_the_solver_always_succeeds_and_the_rule_policy_seldom():
     assert success < 0.2
 
 
-def test_near_misses_are_worth_a_half_to_nine_tenths():
+def test_near_misses_score_above_half():
     environment = start()
     rng, scores = np.random.default_rng(0), []
     for seed in range(60):
@@ -180,7 +180,7 @@ def test_environments_share_a_catalogue():
     assert twin.catalogue is one.catalogue
 
 
-def test_equally_good_results_come_in_the_order_of_their_numbers():
+def test_search_breaks_ties_by_product_number():
     index = ProductIndex(["red coat", "red coat", "blue coat", "red hat"], ["B3", "B1", "B2", "B0"])
     assert index.search("red coat") == (1, 0, 3, 2)  # each word is in three of four: blue coat and red hat tie
     assert index.search("nothing known") == ()
@@ -201,7 +201,7 @@ def test_settings_without_effect_are_refused(changed, message):
         WebShopSettings(**changed)
 
 
-def test_what_can_be_done_is_listed_if_asked():
+def test_admissible_actions_are_listed_if_enabled():
     environment = start(should_list_admissible=True)
     assert environment.render().endswith("\nAdmissible: search[words]")
     environment.step("search[soft]")

@@ -52,7 +52,7 @@ def folder(tmp_path):
     return write
 
 
-def test_a_product_is_read_as_webshop_reads_it(folder):
+def test_product_fields_match_webshop(folder):
     (product,), refused = read_products(folder([item()], wishes("B1"), human("B1")), None)
     assert (product.query, product.categories, product.price_range) == ("boots", ("Shoes", "Boots"), (10.0, 20.0))
     assert product.options == (("color", ("red | blue", "grey (new)")),)
@@ -84,7 +84,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("fault", BAD)
-def test_a_bad_product_is_left_out_by_name_and_reason(folder, fault):
+def test_bad_product_is_skipped_with_reason(folder, fault):
     bad, what, why = BAD[fault]
     products, refused = read_products(folder([bad, item()], wishes("B1")), None)
     assert [product.asin for product in products] == ["B1"]
@@ -95,7 +95,7 @@ def test_a_bad_product_is_left_out_by_name_and_reason(folder, fault):
 
 @pytest.mark.parametrize("field", ["attributes", "instruction_attributes"])
 @pytest.mark.parametrize("told", [5, "soft"])
-def test_a_product_is_left_out_if_its_attributes_are_no_list(folder, field, told):
+def test_product_with_non_list_is_skipped(folder, field, told):
     wished = wishes("B0", "B1")
     wished["B0"] = wished["B0"] | {field: told}
     products, refused = read_products(folder([item("B0"), item("B1")], wished), None)
@@ -105,7 +105,7 @@ def test_a_product_is_left_out_if_its_attributes_are_no_list(folder, field, told
 
 @pytest.mark.parametrize("field", ["instruction_attributes", "instruction_options"])
 @pytest.mark.parametrize("told", [5, "soft"])
-def test_wish_whose_attributes_are_no_list_is_left_out(folder, field, told):
+def test_wish_with_non_list_is_skipped(folder, field, told):
     asked = {"B1": [{"instruction": "boots", "instruction_attributes": ["soft"], field: told}]}
     (product,), refused = read_products(folder([item()], wishes("B1"), asked), None)
     assert product.human_wishes == ()
@@ -120,7 +120,7 @@ def test_a_value_never_separates_actions(folder, value, label):
     assert product.options == (("size", (label,)),)
 
 
-def test_what_is_refused_is_counted_and_said(folder, caplog):
+def test_skipped_products_are_counted_and_logged(folder, caplog):
     products = [item(f"B{n}") for n in range(10)] + [item("C1", name=""), item("B1")]
     settings = WebShopSettings(folder=folder(products, wishes(*(f"B{n}" for n in range(10)))), split="all")
     with caplog.at_level(logging.WARNING):
@@ -142,7 +142,7 @@ def test_changed_files_are_another_environment(folder):
         WebShop(settings.model_copy(update={"num_products": 1000}))
 
 
-def test_the_users_files_keep_the_conventions_and_can_be_solved(folder):
+def test_user_files_keep_conventions_and_solve(folder):
     asins = [f"B{n}" for n in range(12)]
     settings = WebShopSettings(folder=folder([item(a) for a in asins], wishes(*asins)), split="all")
     assert check(settings, should_start_process=False) == []
@@ -161,7 +161,7 @@ def test_human_goals(folder):
 
 
 @pytest.mark.parametrize("text", [" ".join(f"word{n}" for n in range(200)), "o" * 500])
-def test_a_random_search_for_a_long_instruction_is_an_action(folder, text):
+def test_random_search_in_long_instruction_parses(folder, text):
     asked = {"B1": [{"instruction": text, "instruction_attributes": ["soft"]}]}
     environment = WebShop(WebShopSettings(folder=folder([item()], {}, asked), goals="human", split="all"))
     environment.reset(seed=0)

@@ -18,21 +18,21 @@ def goals_of(products, kind="synthetic", digest="d"):
     return Goals(products, [price_of(p, digest) for p in products], digest, kind)
 
 
-def test_limit_is_one_of_the_four_next_tens():
+def test_price_limit_follows_its_distribution():
     # Above 35 are 40, 50, 60, 70; in six pairs, the larger one is 50 once, 60 twice and 70 three times.
     counts = Counter(price_limit(f"B{n}", 35.0, "d") for n in range(3000))
     assert set(counts) == {50.0, 60.0, 70.0}
     assert [counts[limit] / 3000 for limit in (50.0, 60.0, 70.0)] == pytest.approx([1 / 6, 1 / 3, 1 / 2], abs=0.03)
 
 
-def test_no_limit_above_the_last_round_prices():
+def test_price_limit_is_capped():
     assert price_limit("B1", 970.0, "d") == 990.0
     assert price_limit("B1", 980.0, "d") == NO_LIMIT
     (goal,) = [goals_of([product(1, (985.0, 985.0))]).goal(0)]
     assert goal.instruction == "Find me soft shoes"
 
 
-def test_the_text_names_options_and_ends_with_the_limit():
+def test_instruction_names_options_then_limit():
     goals = goals_of([product(1, options=(("size", ("small",)), ("color", ("red", "blue"))))])
     assert len(goals) == 2
     texts = sorted(goals.goal(index).instruction for index in range(2))
@@ -41,7 +41,7 @@ def test_the_text_names_options_and_ends_with_the_limit():
     assert sorted(goals.goal(index).options for index in range(2)) == [("blue", "small"), ("red", "small")]
 
 
-def test_a_price_lies_in_its_range_and_is_the_catalogues():
+def test_price_lies_in_range_per_catalogue():
     prices = {price_of(product(n, (10.0, 20.0)), "d") for n in range(50)}
     assert min(prices) >= 10.0
     assert max(prices) <= 20.0
@@ -49,7 +49,7 @@ def test_a_price_lies_in_its_range_and_is_the_catalogues():
     assert price_of(product(1, (10.0, 20.0)), "d") != price_of(product(1, (10.0, 20.0)), "another")
 
 
-def test_limits_are_functions_of_number_and_digest_alone():
+def test_price_limit_is_stable_across_processes():
     """The expected limits were computed in other processes, one of them with another hash seed."""
     assert [price_limit(f"B{n}", 35.0, "d") for n in range(8)] == [50.0, 50.0, 60.0, 60.0, 60.0, 70.0, 70.0, 70.0]
 
@@ -64,6 +64,6 @@ def test_ragens_split():
     assert goals.index("train", 100) == train[0]
 
 
-def test_an_empty_split_is_one_clear_error():
+def test_empty_split_raises_config_error():
     with pytest.raises(ConfigError, match="has 10 goals, and split = 'train' begins at goal 1500"):
         goals_of([product(n) for n in range(10)]).index("train", 0)
