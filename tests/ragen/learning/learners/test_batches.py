@@ -16,7 +16,7 @@ from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 
 
 @given(st.integers(1, 50), st.integers(1, 60), st.integers(0, 2**62), st.integers(0, 3))
-def test_a_split_gives_each_trajectory_to_one_minibatch(count, num_minibatches, seed, epoch):
+def test_split_partitions_trajectories_evenly(count, num_minibatches, seed, epoch):
     parts = split_minibatches(count, num_minibatches, seed, epoch)
     assert sorted(np.concatenate(parts).tolist()) == list(range(count))
     assert len(parts) == min(count, num_minibatches)
@@ -27,13 +27,13 @@ def test_a_split_gives_each_trajectory_to_one_minibatch(count, num_minibatches, 
     ("count", "steps"),
     [(128, 4), (96, 3), (32, 1), (5, 1), (1, 1), (47, 1), (48, 2), (80, 3), (126, 4), (130, 4)],  # 80 / 32 = 2.5: up
 )
-def test_steps_of_32_trajectories_follow_from_their_number(count, steps):
+def test_num_steps_follows_minibatch_size(count, steps):
     assert num_steps(count, UpdateConfig(minibatch_trajectories=32, num_minibatches=9)) == steps
     assert num_steps(count, UpdateConfig(num_minibatches=9)) == 9
 
 
 @given(st.integers(1, 300), st.integers(1, 60))
-def test_no_other_number_of_equal_parts_is_nearer_to_the_size_asked_for(count, size):
+def test_num_steps_is_nearest_to_size(count, size):
     config = UpdateConfig(minibatch_trajectories=size)
     steps = num_steps(count, config)
     assert abs(count - steps * size) <= min(abs(count - other * size) for other in range(1, 302))
@@ -42,7 +42,7 @@ def test_no_other_number_of_equal_parts_is_nearer_to_the_size_asked_for(count, s
     assert sum(map(len, parts)) == count
 
 
-def test_a_split_is_a_function_of_seed_and_epoch():
+def test_split_depends_on_seed_and_epoch():
     def split(seed, epoch):
         return [part.tolist() for part in split_minibatches(40, 4, seed, epoch)]
 
@@ -52,7 +52,7 @@ def test_a_split_is_a_function_of_seed_and_epoch():
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(16, 100))
-def test_pack_counts_padding_and_takes_each_sequence_once(lengths, budget):
+def test_pack_keeps_budget_and_all_sequences(lengths, budget):
     packs = pack(lengths, budget)
     assert sorted(np.concatenate(packs).tolist()) == list(range(len(lengths)))
     for chosen in packs:
@@ -66,7 +66,7 @@ def test_pack_puts_like_lengths_together():
 
 
 @pytest.mark.parametrize("context", ["window", "full"])
-def test_a_position_is_asked_once_whatever_follows_it(make_trajectories, context):
+def test_shared_positions_are_predicted_once(make_trajectories, context):
     tokens = ResponseTokens(make_trajectories(8, context=context))
     segments = np.arange(len(tokens.segments))
     (batch,) = micro_batches(tokens, segments, token_budget=10_000, row_tokens=200)
@@ -83,7 +83,7 @@ def test_a_position_is_asked_once_whatever_follows_it(make_trajectories, context
     num_ranks=st.integers(1, 5),
     budget=st.sampled_from([16, 40, 10_000]),
 )
-def test_ranks_share_all_tokens_and_get_equally_many_micro_batches(make_trajectories, count, num_ranks, budget):
+def test_ranks_partition_tokens_evenly(make_trajectories, count, num_ranks, budget):
     tokens = ResponseTokens(make_trajectories(count))
     segments = np.arange(len(tokens.segments))
     shares = [

@@ -38,7 +38,7 @@ def checkpoint(policy_folder) -> Checkpoint:
     return loaded
 
 
-def test_a_policy_folder_is_the_checkpoint_at_step_0(policy_folder):
+def test_policy_folder_loads_as_step_zero(policy_folder):
     checkpoint = load_checkpoint(policy_folder)
     assert checkpoint.trainer == TrainerState()
     assert checkpoint.companions == {}
@@ -59,7 +59,7 @@ def test_round_trip(checkpoint, tmp_path):
     assert again.optimiser_states["critic"]["muon/momentum/w"].tolist() == [1]
 
 
-def test_the_same_checkpoint_gives_the_same_bytes_wherever_it_lies(checkpoint, tmp_path):
+def test_checkpoint_bytes_are_independent_of_path(checkpoint, tmp_path):
     save_checkpoint(checkpoint, str(tmp_path / "a"))
     save_checkpoint(load_checkpoint(str(tmp_path / "a")), str(tmp_path / "elsewhere" / "b"))
     first = {f.name: f.read_bytes() for f in (tmp_path / "a").iterdir()}
@@ -69,7 +69,7 @@ def test_the_same_checkpoint_gives_the_same_bytes_wherever_it_lies(checkpoint, t
 
 
 @pytest.mark.parametrize("lora", [None, LoraConfig()])
-def test_a_policy_written_alone_has_the_entries_of_the_whole(policy_folder, tmp_path, lora):
+def test_save_policy_returns_entries_of_checkpoint(policy_folder, tmp_path, lora):
     loaded = load_checkpoint(policy_folder, lora, key="base")
     loaded.companions = {"critic": Critic.from_policy(loaded.policy), "prm": copied(loaded.policy)}
     loaded.optimiser_states = {"policy": {"adamw/exp_avg/w": torch.arange(3.0)}}
@@ -79,7 +79,7 @@ def test_a_policy_written_alone_has_the_entries_of_the_whole(policy_folder, tmp_
     assert whole - alone == {"critic.safetensors", "prm.safetensors", "optimiser.safetensors", "trainer.json"}
 
 
-def test_transformers_loads_the_folder_as_it_is(checkpoint, policy_folder, tmp_path):
+def test_checkpoint_loads_in_transformers(checkpoint, policy_folder, tmp_path):
     save_checkpoint(checkpoint, str(tmp_path / "c"))
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "c")
     assert torch.equal(model.lm_head.weight, checkpoint.policy.lm_head.weight)
@@ -94,16 +94,14 @@ def test_nothing_in_it_is_pickled(checkpoint, tmp_path):
     assert suffixes <= {".json", ".safetensors", ".jinja", ".txt"}
 
 
-def test_a_folder_that_is_not_empty_is_refused(checkpoint, tmp_path):
+def test_save_to_nonempty_folder_fails(checkpoint, tmp_path):
     (tmp_path / "something").write_text("")
     with pytest.raises(LearnerError, match="not empty"):
         save_checkpoint(checkpoint, str(tmp_path))
 
 
 @pytest.mark.parametrize("other", ["critic", "prm"])
-def test_what_does_not_fit_on_the_disk_is_refused_before_anything_is_written(
-    policy_folder, other, tmp_path, monkeypatch
-):
+def test_save_without_disk_space_writes_nothing(policy_folder, other, tmp_path, monkeypatch):
     checkpoint = load_checkpoint(policy_folder)
     of_policy = sum(tensor.nbytes for tensor in checkpoint.policy.state_dict().values())
     begin = Critic.from_policy if other == "critic" else copied
@@ -125,7 +123,7 @@ def test_what_does_not_fit_on_the_disk_is_refused_before_anything_is_written(
         ("optimiser.safetensors", None),
     ],
 )
-def test_damaged_training_state_is_one_clear_error(checkpoint, tmp_path, name, content):
+def test_damaged_training_state_raises_policy_error(checkpoint, tmp_path, name, content):
     save_checkpoint(checkpoint, str(tmp_path / "c"))
     path = Path(tmp_path / "c" / name)
     path.unlink() if content is None else path.write_bytes(content)
@@ -133,7 +131,7 @@ def test_damaged_training_state_is_one_clear_error(checkpoint, tmp_path, name, c
         load_checkpoint(str(tmp_path / "c"))
 
 
-def test_the_critic_of_another_model_is_refused(checkpoint, tmp_path):
+def test_critic_of_other_model_is_rejected(checkpoint, tmp_path):
     save_checkpoint(checkpoint, str(tmp_path / "c"))
     shutil.copy(tmp_path / "c" / "model.safetensors", tmp_path / "c" / "critic.safetensors")
     with pytest.raises(PolicyError, match="belongs to another model"):

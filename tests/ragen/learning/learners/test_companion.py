@@ -170,9 +170,7 @@ def test_page_shows_this_teacher() -> None:
     assert f"```python\n{TEACHER}```" in (ROOT / "docs" / "extend.md").read_text()
 
 
-def test_column_reaches_the_estimator_and_is_reported(
-    policy_folder, teacher_folder, make_trajectories, context, tmp_path
-):
+def test_column_reaches_estimator_and_metrics(policy_folder, teacher_folder, make_trajectories, context, tmp_path):
     trajectories = make_trajectories(8)
     student_N, teacher_N = (
         token_logprobs(loaded(UpdateConfig(advantage="grpo"), folder), trajectories, context)
@@ -200,7 +198,7 @@ def test_student_comes_closer_to_its_teacher(policy_folder, teacher_folder, make
 
 
 @pytest.mark.parametrize("lora", [None, LoraConfig(rank=2, alpha=2.0)], ids=["full", "lora"])
-def test_with_adapters_the_first_checkpoint_is_lent(policy_folder, make_trajectories, context, lora):
+def test_lora_reuses_policy_as_frozen_companion(policy_folder, make_trajectories, context, lora):
     if lora is not None:
         pytest.importorskip("peft")
     learner = loaded(distilling(lora=lora), policy_folder, policy_folder)
@@ -237,7 +235,7 @@ def test_plan_and_stage_count_it():
     [{"prm": "istar", "mine": "my_trained:before"}, {"critic": "gae", "second": "my_trained:beside"}],
     ids=["before", "beside"],
 )
-def test_trained_one_is_stored_under_its_name(policy_folder, make_trajectories, context, tmp_path, names):
+def test_trained_companion_is_stored_by_name(policy_folder, make_trajectories, context, tmp_path, names):
     """A built-in model under another name gives the same bytes and metrics, and goes on from them."""
     metrics, states = [], []
     for name, advantage in names.items():
@@ -259,7 +257,7 @@ def test_trained_one_is_stored_under_its_name(policy_folder, make_trajectories, 
     assert metrics[0] == metrics[1]
 
 
-def test_objectives_with_and_without_it_are_measured_together(policy_folder, make_trajectories, context):
+def test_objectives_with_companion_are_measured(policy_folder, make_trajectories, context):
     configs = [UpdateConfig(advantage="grpo"), distilling()]
     learner = TorchLearner(able_to_measure(configs), num_threads=1)
     learner.load(policy_folder, "start", policy_folder)
@@ -299,7 +297,7 @@ def test_wrong_companion_is_named(policy_folder, make_trajectories, context, est
         )
 
 
-def test_registered_name_is_a_word_of_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registered_companion_is_accepted_by_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(COMPANIONS, "teacher", "my_teacher:Teacher")
     monkeypatch.setitem(COMPANIONS.packages, "teacher", "teachers 1.0")
     import my_teacher  # type: ignore[import-not-found]

@@ -32,7 +32,7 @@ def by_turn(segment: Segment) -> tuple[Segment, ...]:
     return tuple(Segment(*cut) for cut in zip(*columns, strict=True))
 
 
-def test_every_token_of_a_trajectory_shares_its_group_relative_return(make_trajectories):
+def test_grpo_tokens_share_relative_return(make_trajectories):
     trajectories = make_trajectories(8)
     tokens = ResponseTokens(trajectories)
     credit = credit_of(trajectories, tokens, GRPO, torch.zeros(len(tokens)), None, None)
@@ -43,7 +43,7 @@ def test_every_token_of_a_trajectory_shares_its_group_relative_return(make_traje
         assert own.tolist() == pytest.approx([trajectory.normalised_return - sum(group) / 4] * len(own), abs=1e-6)
 
 
-def test_a_trajectory_without_tokens_still_counts_in_its_groups_baseline(make_trajectories):
+def test_empty_trajectory_counts_in_group_baseline(make_trajectories):
     trajectories = make_trajectories(4)
     silent = [dataclasses.replace(trajectories[0], segments=()), *trajectories[1:]]
     tokens = ResponseTokens(silent)
@@ -52,7 +52,7 @@ def test_a_trajectory_without_tokens_still_counts_in_its_groups_baseline(make_tr
     assert float(credit.advantages_N[0]) == pytest.approx(trajectories[1].trajectory_return - mean, abs=1e-6)
 
 
-def test_the_return_may_stand_at_the_trajectorys_end(make_trajectories):
+def test_trajectory_end_places_return_last(make_trajectories):
     """The public code's placement: one reward, on the last token; with gamma = lambda = 1 every token gets R - V."""
     trajectories = [dataclasses.replace(t, normalised_return=t.trajectory_return + 0.5) for t in make_trajectories(3)]
     tokens = ResponseTokens(trajectories)
@@ -73,7 +73,7 @@ def test_the_return_may_stand_at_the_trajectorys_end(make_trajectories):
     torch.testing.assert_close(last - by_turn.advantages_N[is_last_turn_N], earned_N)
 
 
-def test_estimators_without_a_critic_do_not_see_where_rewards_stand(make_trajectories):
+def test_critic_free_estimators_ignore_reward_placement(make_trajectories):
     trajectories = make_trajectories(8)
     tokens = ResponseTokens(trajectories)
     zeros_N = torch.zeros(len(tokens))
@@ -101,7 +101,7 @@ def test_deviations_may_be_the_public_codes(make_trajectories):
     assert float(credit.advantages_N.double().std(correction=1)) == pytest.approx(1, abs=1e-6)
 
 
-def test_explained_variance_is_over_the_tokens_at_which_the_critic_is_fitted():
+def test_explained_variance_is_over_value_mask():
     """Targets 0 and 1: variance 1/4; residuals -1/2 and 0: variance 1/16. Nothing is explained if targets are equal."""
     zeros_N, mask_N = torch.zeros(3), torch.tensor([True, True, False])
     credit = Credit(zeros_N, torch.tensor([0.0, 1.0, 9.0]), mask_N)
@@ -112,7 +112,7 @@ def test_explained_variance_is_over_the_tokens_at_which_the_critic_is_fitted():
     assert Credit(zeros_N, zeros_N, ~mask_N).explained_variance(zeros_N + 1) == {}
 
 
-def test_kl_in_the_reward_is_paid_token_by_token(make_trajectories):
+def test_reward_kl_is_paid_per_token(make_trajectories):
     trajectories = make_trajectories(1)
     tokens = ResponseTokens(trajectories)
     old_N, ref_N = torch.full((len(tokens),), -1.0), torch.full((len(tokens),), -3.0)
@@ -133,7 +133,7 @@ def marked(inputs):
 marked.marks = lambda trajectory: [2.0 if text else 0.5 for text in trajectory.reasoning]
 
 
-def test_an_estimator_of_ones_own_marks_turns_by_what_they_say(make_trajectories, monkeypatch):
+def test_custom_estimator_reads_turn_marks(make_trajectories, monkeypatch):
     config = UpdateConfig(advantage=f"{__name__}:marked")
     trajectories = [*make_trajectories(4), *make_trajectories(5, num_turns=3)[4:]]
     tokens = ResponseTokens(trajectories)
@@ -147,7 +147,7 @@ def test_an_estimator_of_ones_own_marks_turns_by_what_they_say(make_trajectories
 
 
 @pytest.mark.parametrize("greedy", [[0.0, 0.0, None, None], [None] * 4])
-def test_where_the_greedy_rollout_failed_nothing_is_compared(make_trajectories, greedy):
+def test_failed_greedy_rollout_gives_no_advantage(make_trajectories, greedy):
     trajectories = [
         dataclasses.replace(t, group_id=f"g{index // 2}", greedy_return=greedy[index])
         for index, t in enumerate(make_trajectories(4))
@@ -162,7 +162,7 @@ def test_where_the_greedy_rollout_failed_nothing_is_compared(make_trajectories, 
         assert is_failed_N.all() or bool((credit.advantages_N[~is_failed_N] != 0).all())
 
 
-def test_kl_in_the_loss_leaves_rewards_alone(make_trajectories):
+def test_loss_kl_does_not_change_rewards(make_trajectories):
     trajectories = make_trajectories(4)
     tokens = ResponseTokens(trajectories)
     zeros_N = torch.zeros(len(tokens))
@@ -172,7 +172,7 @@ def test_kl_in_the_loss_leaves_rewards_alone(make_trajectories):
     assert torch.equal(plain.advantages_N, with_kl.advantages_N)
 
 
-def test_whitened_advantages_have_mean_0_and_std_1_over_all_tokens(make_trajectories):
+def test_whitened_advantages_are_standardised(make_trajectories):
     trajectories = make_trajectories(8)
     tokens = ResponseTokens(trajectories)
     config = UpdateConfig(advantage="gae", should_whiten=True)
@@ -185,7 +185,7 @@ def test_whitened_advantages_have_mean_0_and_std_1_over_all_tokens(make_trajecto
     torch.testing.assert_close(credit.value_targets_N, plain.advantages_N + values_N)
 
 
-def test_rewards_of_tokens_that_take_no_part_are_earned_by_those_before_them(make_trajectories):
+def test_masked_rewards_move_to_earlier_tokens(make_trajectories):
     """Compared with a loop over tokens; with gamma = lambda = 1 and values 0, advantages are rewards to go."""
     trajectories = make_trajectories(6, num_turns=3)
     tokens = ResponseTokens(trajectories)
@@ -227,7 +227,7 @@ def test_shapings_are_applied_in_their_order(make_trajectories):
 
 
 @pytest.mark.parametrize("name", sorted(set(ADVANTAGES) - {"istar", "otb", "remax"}))
-def test_cutting_a_trajectory_into_segments_changes_no_advantage(make_trajectories, name):
+def test_segmentation_does_not_change_advantages(make_trajectories, name):
     whole = make_trajectories(4, context="full", num_turns=3)
     config = UpdateConfig(advantage=name, gamma=0.9, gae_lambda=0.8, gamma_turn=0.95, lambda_turn=0.7)
     found = []

@@ -125,9 +125,7 @@ def ranks() -> Iterator[RankProcesses]:
         for stage in (1, 2, 3)
     ],
 )
-def test_three_updates_agree_with_the_torch_learner(
-    policy_folder, make_trajectories, context, tmp_path, ranks, base, stage
-):
+def test_updates_agree_with_torch_learner(policy_folder, make_trajectories, context, tmp_path, ranks, base, stage):
     """Token counts differ between the ranks' shares, so a mean of the ranks' means would not agree."""
     trajectories = make_trajectories(7, num_turns=3)
     alone, team = TorchLearner(base, num_threads=1), DeepSpeedLearner(spread(base, stage), ranks=ranks)
@@ -141,7 +139,7 @@ def test_three_updates_agree_with_the_torch_learner(
     ("stage", "lora"),
     [(3, None), pytest.param(2, LORA, marks=pytest.mark.thorough), pytest.param(3, LORA, marks=pytest.mark.thorough)],
 )
-def test_fine_tuning_agrees_with_the_torch_learner(policy_folder, make_trajectories, tmp_path, ranks, stage, lora):
+def test_fine_tuning_agrees_with_torch_learner(policy_folder, make_trajectories, tmp_path, ranks, stage, lora):
     """Examples of different lengths in batches of five, so that the ranks' shares differ."""
     segments = [segment for trajectory in make_trajectories(12) for segment in trajectory.segments]
     examples = [Example(segment.token_ids, segment.response_mask) for segment in segments]
@@ -169,7 +167,7 @@ def test_ranks_score_the_same_share(policy_folder, make_trajectories, context, t
     assert sum(is_scored.to_pylist()) == 4  # one group of three
 
 
-def test_rank_0_reports_the_passes_of_an_update(policy_folder, make_trajectories, context, ranks):
+def test_rank_zero_reports_update_progress(policy_folder, make_trajectories, context, ranks):
     learner, seen = DeepSpeedLearner(spread(GRPO), ranks=ranks), []
     learner.load(policy_folder, "start", None)
     learner.update(make_trajectories(8), context, lambda *progress: seen.append(progress))
@@ -177,7 +175,7 @@ def test_rank_0_reports_the_passes_of_an_update(policy_folder, make_trajectories
     assert {total for _, total in seen} == {seen[-1][0]}
 
 
-def test_no_port_is_open_to_the_network_while_an_update_runs(policy_folder, make_trajectories, context, ranks):
+def test_update_listens_on_localhost_only(policy_folder, make_trajectories, context, ranks):
     learner = DeepSpeedLearner(spread(GRPO), ranks=ranks)
     learner.load(policy_folder, "start", None)
     update = threading.Thread(target=learner.update, args=(make_trajectories(8), context))
@@ -194,7 +192,7 @@ def test_no_port_is_open_to_the_network_while_an_update_runs(policy_folder, make
 
 
 @pytest.mark.parametrize(("rank", "kept"), [(0, ["head"]), (1, [])])
-def test_rank_0_alone_keeps_what_all_gather(monkeypatch, rank, kept):
+def test_rank_zero_alone_keeps_gathered_weights(monkeypatch, rank, kept):
     """Copies on all ranks of a node would take its memory as many times."""
     gathered = []
     monkeypatch.setattr(deepspeed_model.dist, "get_rank", lambda: rank)
@@ -239,9 +237,7 @@ def test_images_agree_with_the_torch_learner(visual_folder, make_trajectories, c
 
 
 @pytest.mark.ci
-def test_a_run_changes_learner_between_updates_moments_included(
-    policy_folder, make_trajectories, context, tmp_path, ranks
-):
+def test_changing_learner_keeps_optimiser_state(policy_folder, make_trajectories, context, tmp_path, ranks):
     """torch, DeepSpeed with ZeRO 3, DeepSpeed with ZeRO 1 and offload, torch: the same result as torch throughout."""
     trajectories = make_trajectories(6)
     contexts = [dataclasses.replace(context, iteration=index, seed=index) for index in range(4)]
@@ -267,9 +263,7 @@ def test_a_run_changes_learner_between_updates_moments_included(
 
 
 @pytest.mark.thorough
-def test_bfloat16_keeps_exact_weights_and_gives_nearly_the_same(
-    policy_folder, make_trajectories, context, tmp_path, ranks
-):
+def test_bfloat16_keeps_master_weights(policy_folder, make_trajectories, context, tmp_path, ranks):
     coarse = DeepSpeedLearner(spread(change(GRPO, dtype="bfloat16"), 2), ranks=ranks)
     coarse.load(policy_folder, "start", None)
     coarse.save(str(tmp_path / "untouched"), "start")  # loading loses no precision
@@ -284,7 +278,7 @@ def test_bfloat16_keeps_exact_weights_and_gives_nearly_the_same(
 
 
 @pytest.mark.thorough
-def test_the_same_update_gives_the_same_bytes(policy_folder, make_trajectories, context, tmp_path, ranks):
+def test_repeated_update_is_byte_identical(policy_folder, make_trajectories, context, tmp_path, ranks):
     learner = DeepSpeedLearner(spread(GRPO, 2), ranks=ranks)
     assert learner.is_deterministic == (not torch.cuda.is_available())
     for name in ("one", "two"):
@@ -299,7 +293,7 @@ def test_the_same_update_gives_the_same_bytes(policy_folder, make_trajectories, 
 
 
 @pytest.mark.thorough
-def test_what_is_wrong_is_said_and_ends_the_ranks(policy_folder, make_trajectories, context, tmp_path, ranks):
+def test_update_errors_end_the_ranks(policy_folder, make_trajectories, context, tmp_path, ranks):
     """The last test with the shared ranks; it then starts others and kills one during an update."""
     learner = DeepSpeedLearner(spread(change(GRPO, advantage="reinforce", advantage_scale="none")), ranks=ranks)
     with pytest.raises(LearnerError, match=r"call load\(\)"):
@@ -337,7 +331,7 @@ def update_for_ever(learner: DeepSpeedLearner, trajectories: list[Trajectory], c
 
 
 @pytest.mark.ci
-def test_ranks_that_do_not_start_are_told_with_what_they_said(tmp_path, monkeypatch):
+def test_startup_failure_error_shows_output(tmp_path, monkeypatch):
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\necho no room today >&2; test $RANK = 1 && exit 3; exec sleep 600\n")
     program.chmod(0o700)
@@ -357,7 +351,7 @@ time.sleep(600)
 
 
 @pytest.mark.thorough
-def test_ranks_end_with_the_process_that_asks_them():
+def test_ranks_end_with_their_parent():
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pids = [int(pid) for pid in parent.stdout.readline().split()]

@@ -26,7 +26,7 @@ def digest(learner: TorchLearner, folder: Path) -> str:
 
 
 @pytest.mark.ci
-def test_it_is_that_of_the_weighted_log_probabilities(policy_folder, make_trajectories, context) -> None:
+def test_initial_gradient_matches_policy_gradient(policy_folder, make_trajectories, context) -> None:
     """The ratio is 1 before the first step: the gradient of -sum(advantage * logprob) / (trajectories * tokens)."""
     trajectories = make_trajectories(6)
     model, _ = load_policy(policy_folder, torch.float32)
@@ -63,7 +63,7 @@ def other_folder(tmp_path_factory) -> str:
     ("estimator", "placement", "acts"),
     [("k1", "loss", False), ("k1", "reward", True), ("k3", "loss", True), ("k3", "reward", True)],
 )
-def test_a_kl_acts_if_its_gradient_sees_the_reference(
+def test_kl_gradient_reference_dependence(
     policy_folder, other_folder, make_trajectories, context, estimator, placement, acts
 ) -> None:
     """d(log pi - log pi_ref) = d(log pi): with k1 in the loss, the gradient does not depend on the reference."""
@@ -77,7 +77,9 @@ def test_a_kl_acts_if_its_gradient_sees_the_reference(
 
 @pytest.mark.ci
 @pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])
-def test_an_update_after_it_gives_the_same_bytes(policy_folder, make_trajectories, context, config, tmp_path) -> None:
+def test_measuring_gradient_leaves_update_unchanged(
+    policy_folder, make_trajectories, context, config, tmp_path
+) -> None:
     trajectories = make_trajectories(6)
     plain, asked = loaded(config, policy_folder), loaded(config, policy_folder)
     first = initial_gradient(asked, trajectories, context)
@@ -89,7 +91,7 @@ def test_an_update_after_it_gives_the_same_bytes(policy_folder, make_trajectorie
 
 
 @pytest.mark.ci
-def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, make_trajectories, context) -> None:
+def test_gradient_ignores_clip_includes_entropy_bonus(policy_folder, make_trajectories, context) -> None:
     trajectories = make_trajectories(6)
     plain = initial_gradient(loaded(GRPO, policy_folder), trajectories, context)
     clipped = initial_gradient(
@@ -102,7 +104,7 @@ def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, mak
 
 @pytest.mark.ci
 @pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])
-def test_gradients_of_groups_and_terms_add_up_to_it(
+def test_group_and_term_gradients_add_up(
     policy_folder, other_folder, make_trajectories, context, config, tmp_path
 ) -> None:
     """With all groups in one bucket; a term's own gradient is what the whole one gains by it."""
@@ -123,7 +125,7 @@ def test_gradients_of_groups_and_terms_add_up_to_it(
     assert digest(plain, tmp_path / "plain") == digest(learner, tmp_path / "asked")
 
 
-def test_groups_without_response_tokens_have_no_gradient(policy_folder, make_trajectories, context) -> None:
+def test_groups_without_responses_are_left_out(policy_folder, make_trajectories, context) -> None:
     spoken, silent = make_trajectories(4), dataclasses.replace(make_trajectories(5)[4], segments=())
     learner = loaded(GRPO, policy_folder)
     both, nobody = gradient_spreads(learner, [*spoken, silent], context, [["g0", "g1"], ["g1"]])

@@ -55,7 +55,7 @@ def logprobs(model, trajectories) -> torch.Tensor:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
-def test_only_adapters_and_the_critics_head_learn(policy_folder, make_trajectories, context, tmp_path, base):
+def test_only_adapters_and_head_are_trained(policy_folder, make_trajectories, context, tmp_path, base):
     learner, _ = trained(base, policy_folder, make_trajectories(4), context, tmp_path / "c")
     policy, start = learner._loaded().policy, load_policy(policy_folder)[0]
     for name, weight in start.state_dict().items():
@@ -72,9 +72,7 @@ def test_only_adapters_and_the_critics_head_learn(policy_folder, make_trajectori
 
 
 @pytest.mark.ci
-def test_a_policy_with_new_adapters_is_the_policy_and_the_reference_is_it_with_them_off(
-    policy_folder, make_trajectories, context, tmp_path
-):
+def test_adapters_off_gives_the_reference(policy_folder, make_trajectories, context, tmp_path):
     config = change(GRPO, kl_coefficient=0.1)
     trajectories = make_trajectories(4)
     learner, results = trained(config, policy_folder, trajectories, context, tmp_path / "c", num_updates=2)
@@ -91,7 +89,7 @@ def test_a_policy_with_new_adapters_is_the_policy_and_the_reference_is_it_with_t
 
 
 @pytest.mark.ci
-def test_every_reader_of_the_folder_gives_the_learners_logprobs(policy_folder, make_trajectories, context, tmp_path):
+def test_every_reader_computes_same_logprobs(policy_folder, make_trajectories, context, tmp_path):
     """Merged at load, as rollouts read it; by transformers, which adds the adapter; by PEFT, on the base."""
     from peft import PeftModel
 
@@ -111,9 +109,7 @@ def test_every_reader_of_the_folder_gives_the_learners_logprobs(policy_folder, m
 
 
 @pytest.mark.ci
-def test_transformers_never_meets_the_adapter_beside_the_weights(
-    policy_folder, make_trajectories, context, tmp_path, monkeypatch
-):
+def test_transformers_ignores_adapter_beside_weights(policy_folder, make_trajectories, context, tmp_path, monkeypatch):
     """Its releases treat one differently: 5.19 rejects the option to skip it, others add it to the model."""
     trained(GRPO, policy_folder, make_trajectories(8), context, tmp_path / "a")
     folder, given = complete(tmp_path / "a", policy_folder), []
@@ -137,7 +133,7 @@ def test_transformers_never_meets_the_adapter_beside_the_weights(
 
 @pytest.mark.ci
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
-def test_a_stored_checkpoint_goes_on_as_if_never_stored(policy_folder, make_trajectories, context, tmp_path, base):
+def test_resumed_training_equals_uninterrupted(policy_folder, make_trajectories, context, tmp_path, base):
     config, trajectories = change(base, kl_coefficient=0.1), make_trajectories(4)
     learner, _ = trained(config, policy_folder, trajectories, context, tmp_path / "middle")
     expected = learner.update(trajectories, context)
@@ -157,7 +153,7 @@ def test_a_stored_checkpoint_goes_on_as_if_never_stored(policy_folder, make_traj
 
 
 @pytest.mark.ci
-def test_all_weights_can_be_trained_on_from_adapters(policy_folder, make_trajectories, context, tmp_path):
+def test_full_training_continues_from_adapters(policy_folder, make_trajectories, context, tmp_path):
     trajectories = make_trajectories(4)
     learner, _ = trained(PPO, policy_folder, trajectories, context, tmp_path / "c")
     expected = logprobs(learner._loaded().policy, trajectories)
@@ -173,9 +169,7 @@ def test_all_weights_can_be_trained_on_from_adapters(policy_folder, make_traject
 
 
 @pytest.mark.ci
-def test_frozen_weights_are_held_once_and_in_bfloat16_where_that_is_the_arithmetic(
-    policy_folder, make_trajectories, context, tmp_path
-):
+def test_frozen_weights_are_shared_in_bfloat16(policy_folder, make_trajectories, context, tmp_path):
     learner, _ = trained(change(PPO, dtype="bfloat16"), policy_folder, make_trajectories(2), context, tmp_path / "c")
     checkpoint = learner._loaded()
     critic = checkpoint.companions["critic"]
@@ -196,13 +190,13 @@ def test_activations_computed_again_change_no_number(policy_folder, make_traject
     assert recomputed[0].metrics == kept[0].metrics
 
 
-def test_layers_that_do_not_exist_are_named_with_near_ones(policy_folder):
+def test_unknown_target_error_suggests_near_names(policy_folder):
     learner = TorchLearner(change(GRPO, lora=LoraConfig(targets=["q_pro"])), num_threads=1)
     with pytest.raises(LearnerError, match=r"no linear layers named 'q_pro'; did you mean 'q_proj'\? It has down_proj"):
         learner.load(policy_folder, "base", None)
 
 
-def test_a_model_without_linear_layers_is_refused_with_the_reason():
+def test_model_without_linear_layers_is_rejected():
     backbone = GPT2Model(GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1, n_positions=8))
     for targets in (None, ["c_attn"]):
         with pytest.raises(LearnerError, match=r"GPT2Model has no torch.nn.Linear layers.*leave lora out"):
@@ -210,14 +204,14 @@ def test_a_model_without_linear_layers_is_refused_with_the_reason():
 
 
 @pytest.mark.ci
-def test_other_settings_than_the_stored_adapters_are_refused(policy_folder, make_trajectories, context, tmp_path):
+def test_mismatched_lora_settings_are_rejected(policy_folder, make_trajectories, context, tmp_path):
     trained(GRPO, policy_folder, make_trajectories(2), context, tmp_path / "c")
     other = TorchLearner(change(GRPO, lora=LoraConfig(rank=8, alpha=8)), num_threads=1)
     with pytest.raises(PolicyError, match=r"has rank 4, alpha 8 .* update.lora asks for rank 8, alpha 8"):
         other.load(complete(tmp_path / "c", policy_folder), "c", None)
 
 
-def test_a_critic_without_adapters_is_not_frozen_silently(policy_folder, make_trajectories, context, tmp_path):
+def test_full_critic_with_lora_is_rejected(policy_folder, make_trajectories, context, tmp_path):
     trained(change(PPO, lora=None), policy_folder, make_trajectories(2), context, tmp_path / "full")
     learner = TorchLearner(PPO, num_threads=1)
     with pytest.raises(LearnerError, match="has a critic with full weights, which"):
@@ -248,7 +242,7 @@ def test_a_critic_without_adapters_is_not_frozen_silently(policy_folder, make_tr
         ),
     ],
 )
-def test_damaged_and_foreign_adapters_are_one_clear_error(
+def test_damaged_adapters_raise_policy_error(
     policy_folder, make_trajectories, context, tmp_path, file, content, message
 ):
     trained(GRPO, policy_folder, make_trajectories(2), context, tmp_path / "c")

@@ -58,7 +58,7 @@ def found(policy_folder, trajectories, context) -> MeasuredObjectives:
 
 
 @pytest.mark.ci
-def test_norms_and_cosines_are_those_of_gradients_alone(found, policy_folder, trajectories, context) -> None:
+def test_norms_and_cosines_match_single_gradients(found, policy_folder, trajectories, context) -> None:
     alone = {
         name: initial_gradient(learner_of(config, policy_folder), trajectories, context)
         for name, config in OBJECTIVES.items()
@@ -72,14 +72,14 @@ def test_norms_and_cosines_are_those_of_gradients_alone(found, policy_folder, tr
             assert found.cosines[names.index(name), names.index(other)] == pytest.approx(float(cosine), abs=1e-4)
 
 
-def test_an_objective_is_like_itself_and_unlike_its_negative(found) -> None:
+def test_cosine_of_itself_and_its_negative(found) -> None:
     names = list(OBJECTIVES)
     assert found.cosines.diagonal().tolist() == [1.0] * len(names)
     assert found.cosines[names.index("grpo"), names.index("negated")] == pytest.approx(-1.0, abs=1e-6)
     assert np.allclose(found.cosines, found.cosines.T)
 
 
-def test_spreads_are_those_of_all_groups_in_one_bucket(found, policy_folder, trajectories, context) -> None:
+def test_spread_equals_single_bucket_spread(found, policy_folder, trajectories, context) -> None:
     groups = list(dict.fromkeys(trajectory.group_id for trajectory in trajectories))
     (alone,) = gradient_spreads(learner_of(GRPO, policy_folder), trajectories, context, [groups])
     measured = found.groups[0]
@@ -89,9 +89,7 @@ def test_spreads_are_those_of_all_groups_in_one_bucket(found, policy_folder, tra
 
 
 @pytest.mark.ci
-def test_a_process_reward_model_learns_by_the_beta_of_each_objective(
-    policy_folder, make_trajectories, context, tmp_path
-) -> None:
+def test_each_objective_uses_its_prm_beta(policy_folder, make_trajectories, context, tmp_path) -> None:
     """For a stored model, both its next step and the rewards that it gives depend on the objective's beta."""
     eager, trajectories = OptimiserConfig(learning_rate=0.01), make_trajectories(8)
     small, large = (change(GRPO, advantage="istar", prm=PRMConfig(beta=beta, optimiser=eager)) for beta in (0.05, 2.0))
@@ -108,7 +106,7 @@ def test_a_process_reward_model_learns_by_the_beta_of_each_objective(
     assert beside.groups[0].norm != pytest.approx(beside.groups[1].norm, rel=1e-3)
 
 
-def test_an_objective_without_a_gradient_has_no_direction(policy_folder, make_trajectories, context) -> None:
+def test_zero_gradient_has_nan_cosine(policy_folder, make_trajectories, context) -> None:
     """GRPO's advantage in a group of one is 0."""
     alone = make_trajectories(1)
     learner = learner_of(GRPO, policy_folder)
@@ -119,9 +117,7 @@ def test_an_objective_without_a_gradient_has_no_direction(policy_folder, make_tr
 
 
 @pytest.mark.ci
-def test_measuring_changes_nothing_and_does_not_depend_on_threads(
-    policy_folder, make_trajectories, context, tmp_path
-) -> None:
+def test_measuring_is_pure_and_thread_independent(policy_folder, make_trajectories, context, tmp_path) -> None:
     trajectories, configs = make_trajectories(8), [GRPO, OBJECTIVES["gigpo"]]
     plain, asked = learner_of(GRPO, policy_folder), learner_of(GRPO, policy_folder, num_threads=3)
     first, again = (measured_objectives(learner, trajectories, context, configs) for learner in (asked, plain))
@@ -131,7 +127,7 @@ def test_measuring_changes_nothing_and_does_not_depend_on_threads(
     assert results[0] == results[1]
 
 
-def test_a_learner_has_what_all_of_them_need() -> None:
+def test_able_to_measure_covers_all_objectives() -> None:
     configs = [OBJECTIVES["kl"], OBJECTIVES["ppo"], GRPO]
     able = able_to_measure(configs)
     assert able.needs_critic
@@ -141,7 +137,7 @@ def test_a_learner_has_what_all_of_them_need() -> None:
     assert set(ObjectiveConfig.model_fields) < set(type(able).model_fields)
 
 
-def test_sums_leave_float64_gradients_as_they_are() -> None:
+def test_spread_does_not_modify_gradients() -> None:
     gradients = [torch.tensor([2.0, 0.0], dtype=torch.float64), torch.tensor([0.0, 2.0], dtype=torch.float64)]
     assert spread(gradients) == spread(gradients)
     assert [gradient.tolist() for gradient in gradients] == [[2.0, 0.0], [0.0, 2.0]]

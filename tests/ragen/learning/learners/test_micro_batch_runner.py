@@ -13,7 +13,7 @@ CPU = Device()
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 3])
-def test_results_come_in_the_order_of_the_batches(num_threads):
+def test_results_keep_batch_order(num_threads):
     def slow_first(number):
         time.sleep(0.02 if number == 0 else 0)
         return number * 10
@@ -21,7 +21,7 @@ def test_results_come_in_the_order_of_the_batches(num_threads):
     assert list(MicroBatchRunner(CPU, num_threads, "float32").run(slow_first, range(7))) == [0, 10, 20, 30, 40, 50, 60]
 
 
-def test_no_more_than_the_threads_are_computed_ahead():
+def test_lookahead_is_limited_by_threads():
     started: list[int] = []
     results = MicroBatchRunner(CPU, 2, "float32").run(lambda number: started.append(number) or number, range(10))
     assert next(results) == 0
@@ -30,7 +30,7 @@ def test_no_more_than_the_threads_are_computed_ahead():
     results.close()
 
 
-def test_every_thread_computes_alone_in_the_arithmetic_asked_for():
+def test_workers_are_single_threaded_in_dtype():
     seen = set()
 
     def look(_):
@@ -43,7 +43,7 @@ def test_every_thread_computes_alone_in_the_arithmetic_asked_for():
     assert len(seen) == 2
 
 
-def test_threads_of_torch_are_put_back_also_after_an_error():
+def test_num_threads_is_restored_after_error():
     def fail_alone():
         with MicroBatchRunner(CPU, 2, "float32").alone():
             assert torch.get_num_threads() == 1
@@ -55,7 +55,7 @@ def test_threads_of_torch_are_put_back_also_after_an_error():
     assert torch.get_num_threads() == before
 
 
-def test_passes_are_reported_once_it_is_known_how_many_are_to_come():
+def test_passes_are_reported_once_total_known():
     seen = []
     quiet = MicroBatchRunner(CPU, 2, "float32")
     runner = quiet.reporting(lambda *progress: seen.append(progress))
@@ -69,7 +69,7 @@ def test_passes_are_reported_once_it_is_known_how_many_are_to_come():
     assert len(seen) == 3
 
 
-def test_an_error_of_a_batch_reaches_the_caller():
+def test_batch_error_reaches_the_caller():
     def fail(number):
         if number == 3:
             raise ValueError("batch 3")

@@ -61,7 +61,7 @@ def gradient(folder, trajectories, context, **settings) -> torch.Tensor:
     return initial_gradient(learner, trajectories, context)
 
 
-def test_a_loss_on_answers_is_a_naive_loop_over_their_tokens(policy_folder, make_trajectories, context):
+def test_answer_loss_matches_naive_loop(policy_folder, make_trajectories, context):
     trajectories = make_trajectories(4)
     found = gradient(policy_folder, trajectories, context, loss_on="answer", aggregation="token_mean")
     model, _ = load_policy(policy_folder)
@@ -78,7 +78,7 @@ def test_a_loss_on_answers_is_a_naive_loop_over_their_tokens(policy_folder, make
     torch.testing.assert_close(found, torch.cat([g.flatten() for g in expected]), atol=1e-5, rtol=1e-3)
 
 
-def test_masks_of_all_kinds_add_up_to_the_whole(policy_folder, make_trajectories, context):
+def test_kind_masks_add_up_to_whole(policy_folder, make_trajectories, context):
     trajectories = make_trajectories(4)
     kinds = ResponseTokens(trajectories).kind_N
     mean = {"aggregation": "token_mean"}
@@ -117,7 +117,7 @@ def test_every_estimator_trains(policy_folder, make_trajectories, context, advan
     assert all(name.startswith("update/") and math.isfinite(value) for name, value in metrics.items())
 
 
-def test_the_critic_of_turn_gae_is_fitted_at_one_token_a_turn(policy_folder, make_trajectories, context):
+def test_critic_fits_one_token_per_turn(policy_folder, make_trajectories, context):
     """A new critic predicts 0, so the first value loss is the mean over turns of half the squared reward to go."""
     trajectories = make_trajectories(4)
     result = update(policy_folder, trajectories, context, advantage="turn_gae")
@@ -125,9 +125,7 @@ def test_the_critic_of_turn_gae_is_fitted_at_one_token_a_turn(policy_folder, mak
     assert result.metrics["update/value_loss"] == pytest.approx(np.mean(np.square(targets)) / 2, rel=1e-5)
 
 
-def test_reverse_order_takes_a_step_for_each_turn_the_last_one_first(
-    policy_folder, make_trajectories, context, monkeypatch
-):
+def test_reverse_order_steps_last_turn_first(policy_folder, make_trajectories, context, monkeypatch):
     trajectories = make_trajectories(4, num_turns=3)
     result = update(policy_folder, trajectories, context, turn_order="reverse", ratio="turn_geometric")
     assert result.metrics["update/num_steps"] == 3
@@ -144,7 +142,7 @@ def test_reverse_order_takes_a_step_for_each_turn_the_last_one_first(
     assert norms[0] == pytest.approx(alone.metrics["update/gradient_norm"], rel=1e-4)
 
 
-def test_tokens_without_a_loss_are_not_among_the_clipped(policy_folder, make_trajectories, context):
+def test_clip_fraction_excludes_tokens_without_loss(policy_folder, make_trajectories, context):
     """All are 1.5 times as probable as when sampled, beyond 1.2: tokens with a positive advantage are clipped."""
     trajectories = sampled_by(np.log(1.5), policy_folder, make_trajectories(4))
     tokens = ResponseTokens(trajectories)
@@ -156,7 +154,7 @@ def test_tokens_without_a_loss_are_not_among_the_clipped(policy_folder, make_tra
         assert found["update/clip_fraction"] == pytest.approx(float(share))
 
 
-def test_reasoning_without_a_loss_moves_no_ratio_of_answers(policy_folder, make_trajectories, context):
+def test_ratio_excludes_tokens_without_loss(policy_folder, make_trajectories, context):
     """The policy gives e times the probability to each token without a loss, and the same to the answers."""
     trajectories = shifted({FORMAT: 1.0, THINK: 1.0, ANSWER: 0.0}, policy_folder, make_trajectories(4, context="full"))
     for settings in ({"ratio": "sequence"}, {"ratio": "turn_geometric"}, {"ratio": "turn_arithmetic"}):
@@ -179,7 +177,7 @@ def test_reasoning_without_a_loss_moves_no_ratio_of_answers(policy_folder, make_
         {"surrogate": "gmpo", "surrogate_options": {"log_clip": 0.2}},
     ],
 )
-def test_ratios_of_units_are_a_naive_loop_in_float64(
+def test_unit_ratios_match_naive_float64_loop(
     policy_folder, make_trajectories, context, settings, context_mode, loss_on
 ):
     """Means of a unit are over its tokens with a loss; each kind of token has moved by another amount."""
@@ -224,7 +222,7 @@ def naive_terms(log_ratios: torch.Tensor, advantage: float, settings: dict) -> l
     return [-torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)] * len(log_ratios)
 
 
-def test_a_later_turn_weighs_an_earlier_one_by_its_tokens_with_a_loss(make_trajectories):
+def test_reverse_order_weight_excludes_masked_tokens(make_trajectories):
     """The step of the last turn moves answers by 0.1 and everything else by 5: the factor is e^0.1."""
     tokens = ResponseTokens(make_trajectories(4))
     old_N, advantages_N = tokens.behaviour_logprobs_N, torch.linspace(-1, 1, len(tokens))
@@ -250,14 +248,14 @@ def noting_its_callers(inputs):
 callers: list[list[str]] = []
 
 
-def test_an_update_is_six_calls_from_its_surrogate(policy_folder, make_trajectories, context):
+def test_surrogate_call_depth_is_six(policy_folder, make_trajectories, context):
     update(policy_folder, make_trajectories(4), context, surrogate=f"{__name__}:noting_its_callers")
     calls = callers[-1][callers[-1].index("update", callers[-1].index(sys._getframe().f_code.co_name)) + 1 :]
     assert calls == ["update", "update_models", "accumulate", "run", "gradients", "__call__"]
 
 
 @pytest.mark.ci
-def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_trajectories, context):
+def test_learning_rate_scales_with_sample_size(policy_folder, make_trajectories, context):
     """Three trajectories of equal weight and one of nine times that weight: ESS = (144 / 84) / 4 = 0.42857."""
     trajectories = make_trajectories(4)
     sampled = sampled_by(0.0, policy_folder, trajectories)
@@ -291,7 +289,7 @@ def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_traje
         ({"shaping": ["by_lenght"]}, "'by_lenght' is not known here"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_reason(settings, reason):
+def test_inconsistent_settings_are_rejected_with_reason(settings, reason):
     with pytest.raises((ValidationError, ValueError), match=reason):
         UpdateConfig(**{**BASE, **settings})
 
@@ -316,6 +314,6 @@ def test_what_makes_no_sense_is_refused_with_its_reason(settings, reason):
         ({"update": {"loss_on": "think"}, "agent": {"should_think": False}}, "the agent does not reason"),
     ],
 )
-def test_what_the_data_will_lack_is_refused_before_the_run(settings, reason):
+def test_settings_without_data_are_rejected_early(settings, reason):
     with pytest.raises(ConfigError, match=reason):
         preset("smoke", {"filter.should_drop_zero_variance": False, **settings})

@@ -15,7 +15,7 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_orthogonalise_brings_singular_values_to_about_1_and_keeps_the_vectors():
+def test_orthogonalise_keeps_vectors_flattens_spectrum():
     matrices = torch.randn(3, 8, 20, generator=generator())
     result = orthogonalise(matrices)
     u, s, v = torch.linalg.svd(matrices, full_matrices=False)
@@ -45,7 +45,7 @@ def test_muon_step_by_its_definition(shape):
     torch.testing.assert_close(parameter.detach(), expected)
 
 
-def test_muon_batches_give_what_single_matrices_give():
+def test_muon_batched_equals_single_matrices():
     starts, gradients = torch.randn(2, 3, 4, 6, generator=generator())
 
     def stepped(group):
@@ -73,7 +73,7 @@ def test_schedule_stays_between_0_and_1(warmup, num_iterations, final, iteration
     assert 0 <= learning_rate_factor(config, iteration, num_iterations) <= 1
 
 
-def test_muon_takes_weight_matrices_and_leaves_embeddings_norms_and_biases(policy_folder):
+def test_muon_takes_only_weight_matrices(policy_folder):
     model, _ = load_policy(policy_folder)
     optimiser = ModelOptimiser(model, OptimiserConfig(type="muon", learning_rate=1e-3))
     model(input_ids=torch.arange(5)[None]).logits.square().mean().backward()
@@ -89,7 +89,7 @@ def test_muon_takes_weight_matrices_and_leaves_embeddings_norms_and_biases(polic
 
 
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
-def test_a_restored_optimiser_goes_on_bit_for_bit(kind):
+def test_restored_optimiser_continues_bit_exact(kind):
     def model_and_optimiser():
         model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 1))
         with torch.no_grad():
@@ -114,7 +114,7 @@ def test_a_restored_optimiser_goes_on_bit_for_bit(kind):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), copy.parameters(), strict=True))
 
 
-def test_gradient_is_clipped_to_the_norm_and_its_own_norm_is_returned():
+def test_step_clips_gradient_and_returns_norm():
     layer = nn.Linear(1, 1, bias=False)
     layer.weight.grad = torch.tensor([[30.0]])
     before = layer.weight.item()
@@ -124,7 +124,7 @@ def test_gradient_is_clipped_to_the_norm_and_its_own_norm_is_returned():
     assert before - layer.weight.item() == pytest.approx(0.025, rel=1e-4)  # AdamW's first step: a quarter of the rate
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing():
+def test_nonfinite_gradient_changes_nothing():
     layer = nn.Linear(2, 1)
     before = layer.weight.detach().clone()
     layer.weight.grad = torch.tensor([[float("nan"), 1.0]])

@@ -20,7 +20,7 @@ def sees(row):
 
 
 @given(SEGMENTS, st.integers(0, 30))
-def test_every_segment_is_there_once_with_its_own_past(segments, max_tokens):
+def test_each_segment_sees_only_its_past(segments, max_tokens):
     rows = rows_of(segments, max_tokens)
     assert sorted(index for row in rows for index, _ in row.segments) == list(range(len(segments)))
     for row in rows:
@@ -36,7 +36,7 @@ def test_every_segment_is_there_once_with_its_own_past(segments, max_tokens):
 
 @pytest.mark.ci
 @given(SEGMENTS)
-def test_a_row_with_room_has_a_token_for_each_beginning(segments):
+def test_single_row_shares_every_prefix(segments):
     (row,) = rows_of(segments, 10_000)
     beginnings = {tuple(segment[:end]) for segment in segments for end in range(1, len(segment) + 1)}
     assert len(row) == len(beginnings)
@@ -44,14 +44,14 @@ def test_a_row_with_room_has_a_token_for_each_beginning(segments):
 
 @pytest.mark.ci
 @given(SEGMENTS)
-def test_without_rows_to_share_equal_segments_alone_are_merged(segments):
+def test_zero_row_tokens_merges_only_duplicates(segments):
     rows = rows_of(segments, 0)
     assert sorted(tuple(row.token_ids) for row in rows) == sorted(set(map(tuple, segments)))
     assert all(row.is_plain for row in rows)
 
 
 @pytest.mark.parametrize("max_tokens", [0, 4, 100])
-def test_only_the_segments_asked_for_are_laid_out(max_tokens):
+def test_only_requested_segments_are_laid_out(max_tokens):
     token_ids = [np.array(ids) for ids in ([5, 6], [5, 7], [5, 6], [8])]
     rows = prefix_rows(token_ids, np.array([1, 2]), max_tokens)
     assert sorted(index for row in rows for index, _ in row.segments) == [1, 2]

@@ -47,7 +47,7 @@ def first_step(config: UpdateConfig, folder: str, trajectories: list, context) -
     return learner.update(trajectories, context).metrics
 
 
-def test_a_ratio_to_the_sampler_weighs_the_first_step_by_it(policy_folder, make_trajectories, context):
+def test_behaviour_ratio_weighs_first_step(policy_folder, make_trajectories, context):
     """Every token is 1.1 times as probable as when sampled, within the clip, so the gradient is 1.1 times as large."""
     trajectories = sampled_by(np.log(1.1), policy_folder, make_trajectories(4))
     start, behaviour = (first_step(c, policy_folder, trajectories, context) for c in (START, BEHAVIOUR))
@@ -57,7 +57,7 @@ def test_a_ratio_to_the_sampler_weighs_the_first_step_by_it(policy_folder, make_
     assert start["update/clip_fraction"] == behaviour["update/clip_fraction"] == 0
 
 
-def test_a_ratio_to_the_sampler_clips_what_an_earlier_update_has_moved(policy_folder, make_trajectories, context):
+def test_behaviour_ratio_clips_earlier_drift(policy_folder, make_trajectories, context):
     """All tokens are 1.5 times as probable, beyond 1.2: those with a positive advantage are clipped, others are not."""
     trajectories = sampled_by(np.log(1.5), policy_folder, make_trajectories(4))
     start, behaviour = (first_step(c, policy_folder, trajectories, context) for c in (START, BEHAVIOUR))
@@ -68,7 +68,7 @@ def test_a_ratio_to_the_sampler_clips_what_an_earlier_update_has_moved(policy_fo
     assert start["update/clip_fraction"] == 0
 
 
-def test_what_was_sampled_by_the_same_policy_is_learnt_from_alike(policy_folder, make_trajectories, context):
+def test_on_policy_behaviour_ratio_changes_nothing(policy_folder, make_trajectories, context):
     trajectories = sampled_by(0.0, policy_folder, make_trajectories(4))
     start, behaviour = (first_step(c, policy_folder, trajectories, context) for c in (START, BEHAVIOUR))
     assert behaviour == start

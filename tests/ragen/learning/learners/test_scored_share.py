@@ -94,7 +94,7 @@ def test_an_exact_engine_is_believed(policy_folder, played, context, scored, tmp
     assert part.metrics.keys() == full.metrics.keys()
 
 
-def test_metrics_are_means_over_the_tokens_scored(policy_folder, played, context):
+def test_metrics_average_over_scored_tokens(policy_folder, played, context):
     result = loaded(PART, policy_folder).update(played, context)
     samples = result.samples.filter(result.samples["entropy"].is_valid())
     num_tokens = np.array(samples["num_tokens"])
@@ -104,7 +104,7 @@ def test_metrics_are_means_over_the_tokens_scored(policy_folder, played, context
     assert result.metrics["update/old_behaviour_gap_max"] == max(samples["old_behaviour_gap"].to_pylist()) < 1e-5
 
 
-def test_another_engines_log_probs_are_not_believed(policy_folder, played, context, tmp_path):
+def test_inexact_engine_logprobs_are_recomputed(policy_folder, played, context, tmp_path):
     """Everything is scored before the steps, so the update is that of a share of 1; the share alone after them."""
 
     def shifted(segment):
@@ -142,7 +142,7 @@ def test_the_choice_is_the_updates_own(policy_folder, played, context):
     assert len(set(map(tuple, chosen))) > 1
 
 
-def test_groups_without_tokens_are_never_the_share(policy_folder, played, context):
+def test_groups_without_tokens_are_not_scored(policy_folder, played, context):
     """Two groups of three have no response: there is nothing to measure on them."""
     silent = [dataclasses.replace(t, segments=()) for t in played[:8]] + played[8:]
     for seed in range(4):
@@ -151,11 +151,11 @@ def test_groups_without_tokens_are_never_the_share(policy_folder, played, contex
         validate(samples, "samples")
 
 
-def test_estimators_that_need_every_probability_refuse_it():
+def test_full_probability_estimators_reject_partial_share():
     with pytest.raises(ValueError, match=r"advantage = 'otb' needs the probabilities of every token.*scored_share = 1"):
         UpdateConfig(advantage="otb", scored_share=0.5)
 
 
-def test_a_share_of_1_leaves_the_key_as_it_was():
+def test_full_share_is_absent_from_key():
     assert "scored_share" not in ALL.effective()
     assert PART.effective()["scored_share"] == 0.34

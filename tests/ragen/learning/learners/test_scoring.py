@@ -52,9 +52,7 @@ def plain_logprobs(policy, tokens: ResponseTokens, temperature: float) -> torch.
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 @pytest.mark.parametrize("budget", [16, 60, 10_000])
 @pytest.mark.parametrize("row_tokens", [0, 20, 500])
-def test_scores_equal_a_full_forward_whatever_the_rows(
-    policy, make_trajectories, context_mode, temperature, budget, row_tokens
-):
+def test_scores_match_full_forward(policy, make_trajectories, context_mode, temperature, budget, row_tokens):
     tokens = ResponseTokens(make_trajectories(6, context=context_mode))
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), budget, row_tokens=row_tokens)
     scores = score(ResponseScores(policy), batches, len(tokens), temperature, PLAIN)
@@ -93,7 +91,7 @@ def test_bfloat16_is_close(policy, make_trajectories):
     torch.testing.assert_close(coarse, exact, atol=0.05, rtol=0)
 
 
-def test_a_new_critic_expects_nothing_and_is_a_copy(policy, make_trajectories):
+def test_new_critic_is_zero_valued_copy(policy, make_trajectories):
     before = torch.get_rng_state()
     critic = Critic.from_policy(policy)
     assert torch.equal(torch.get_rng_state(), before)
@@ -103,7 +101,7 @@ def test_a_new_critic_expects_nothing_and_is_a_copy(policy, make_trajectories):
     assert not {id(p) for p in critic.parameters()} & {id(p) for p in policy.parameters()}
 
 
-def test_a_model_that_caps_its_logits_is_refused(policy):
+def test_logit_capping_model_is_rejected(policy):
     check_output_layer(policy)
     plain_forward = policy.forward
 
@@ -130,7 +128,7 @@ def test_every_architecture_shares_prefixes(name, tmp_path, make_trajectories):
 
 
 @pytest.mark.parametrize("num_layers", [2, 12])
-def test_bfloat16_weights_share_prefixes_though_kernels_with_a_mask_round_differently(monkeypatch, num_layers):
+def test_bfloat16_shares_prefixes_despite_kernel_rounding(monkeypatch, num_layers):
     """As on a GPU, where attention with a mask is another kernel than causal attention."""
     plain = torch.nn.functional.scaled_dot_product_attention
 
@@ -146,7 +144,7 @@ def test_bfloat16_weights_share_prefixes_though_kernels_with_a_mask_round_differ
 
 
 @pytest.mark.parametrize("attention", ["eager", "refused"])
-def test_a_model_that_takes_no_mask_merges_equal_segments_alone(policy, attention, monkeypatch):
+def test_maskless_model_does_not_share_prefixes(policy, attention, monkeypatch):
     assert row_tokens(policy) == 16
     if attention == "eager":
         policy.set_attn_implementation("eager")  # adds a boolean mask to its scores
@@ -195,7 +193,7 @@ def long_trajectory(seed: int) -> Trajectory:
         ("gemma3_text", SIZES | {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}),
     ],
 )
-def test_layers_with_windows_see_no_more_than_in_a_plain_forward(name, settings):
+def test_windowed_layers_match_plain_forward(name, settings):
     model, tokens = random_model(name, **settings), ResponseTokens([long_trajectory(seed) for seed in (1, 2, 3)])
     batches = micro_batches(tokens, np.arange(3), 10_000, row_tokens=row_tokens(model))
     scores = score(ResponseScores(model), batches, len(tokens), 1.0, PLAIN)
@@ -210,7 +208,7 @@ def test_layers_with_windows_see_no_more_than_in_a_plain_forward(name, settings)
         ("qwen2", SIZES | {"use_sliding_window": False, "sliding_window": 16}),
     ],
 )
-def test_windows_that_hide_nothing_leave_beginnings_shared(name, settings):
+def test_wide_windows_keep_prefix_sharing(name, settings):
     assert row_tokens(random_model(name, **settings)) == 64
 
 
@@ -218,7 +216,7 @@ def test_windows_that_hide_nothing_leave_beginnings_shared(name, settings):
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 @pytest.mark.parametrize("row_tokens", [0, 20, 500])
 @pytest.mark.parametrize("num_at_a_time", [1, 7, 10_000])
-def test_gradients_are_those_of_segments_alone_in_float64(
+def test_shared_prefix_gradients_match_single_segments(
     tmp_path, make_trajectories, context_mode, row_tokens, num_at_a_time, monkeypatch
 ):
     """For GPT-2, because Qwen2 and Llama compute their norms in float32."""
@@ -242,9 +240,7 @@ def test_gradients_are_those_of_segments_alone_in_float64(
 
 
 @pytest.mark.parametrize(("num_at_a_time", "is_kept"), [(10_000, True), (7, False)])
-def test_logits_of_a_large_micro_batch_are_not_kept_for_the_gradient(
-    policy, make_trajectories, num_at_a_time, is_kept, monkeypatch
-):
+def test_large_batch_logits_are_not_saved(policy, make_trajectories, num_at_a_time, is_kept, monkeypatch):
     vocab_size = policy.config.vocab_size
     monkeypatch.setattr(scoring, "_LOGITS_AT_A_TIME", num_at_a_time * vocab_size)
     tokens = ResponseTokens(make_trajectories(6))

@@ -29,7 +29,7 @@ def test_a_response_by_hand():
     assert kinds(text, "X up", "Up || Left") == [F, T, T, F, F, A, A, A, F, F]
 
 
-def test_an_opening_tag_that_the_prompt_holds():
+def test_opening_tag_in_prompt():
     assert kinds("X up</think><answer>Up</answer>", "X up", "Up") == [T, T, F, F, A, F, F]
 
 
@@ -38,14 +38,14 @@ def test_an_answer_alone():
     assert kinds("Up</answer>", None, "Up") == [A, F, F]
 
 
-def test_an_answer_that_speaks_of_tags_begins_where_it_begins():
+def test_answer_mentioning_tags_starts_in_place():
     text = "a <tool_call> b</answer>"
     assert kinds(text, None, "a <tool_call> b") == [A] * len(encode("a <tool_call> b")) + [F] * (
         len(encode(text)) - len(encode("a <tool_call> b")) + 1
     )
 
 
-def test_tool_calls_are_the_answer_with_the_tags_between_them():
+def test_tool_calls_are_answer_tokens():
     text = "<think>X up</think> <tool_call>Up</tool_call><tool_call>Left</tool_call> "
     between = len(encode("</tool_call><tool_call>"))
     opening, closing = len(encode(" <tool_call>")), len(encode("</tool_call> "))
@@ -53,27 +53,27 @@ def test_tool_calls_are_the_answer_with_the_tags_between_them():
     assert kinds(text, "X up", "Up</tool_call><tool_call>Left") == expected
 
 
-def test_the_answer_of_an_imported_response_is_all_after_its_reasoning():
+def test_imported_answer_follows_its_reasoning():
     assert kinds("<think>X up</think>Up", "X up", "Up") == [F, T, T, F, A, F]
     text = "Up <tool_call>Left</tool_call>"
     assert kinds(text, None, text) == [A] * len(encode(text)) + [F]
 
 
-def test_a_malformed_response_is_format_as_a_whole():
+def test_malformed_response_is_all_format():
     assert set(kinds("<think>X up<answer>Up", None, None)) == {F}
 
 
-def test_the_same_words_in_reasoning_and_answer_are_told_apart():
+def test_repeated_words_are_told_apart():
     text = "<think>Up</think><answer>Up</answer>"
     assert kinds(text, "Up", "Up") == [F, T, F, F, A, F, F]
 
 
-def test_tokens_that_do_not_spell_the_response_are_unknown():
+def test_mismatched_tokens_are_unknown():
     assert SPANS.kinds(encode("Up"), "Down", None, None) is None
 
 
 @given(st.text(alphabet="UpX down|\n#é😀", max_size=20), st.sampled_from(["Up", "Up || Left", "é"]))
-def test_every_token_is_where_its_first_character_is(think, answer):
+def test_token_kind_follows_first_character(think, answer):
     text = f"<think>{think}</think><answer>{answer}</answer>"
     parsed = parse(text, grammar=Names(("Up", "Left")), agent=AgentConfig())
     found = kinds(text, parsed.think, parsed.answer, end=False)

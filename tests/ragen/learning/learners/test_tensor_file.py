@@ -26,7 +26,7 @@ def test_they_are_the_librarys(described: dict, metadata: dict | None) -> None:
     assert b"".join(map(bytes, serialised(tensors, metadata))) == save(tensors, metadata)
 
 
-def test_a_file_that_is_only_hashed_has_the_entry_of_the_written_one(tmp_path: Path) -> None:
+def test_hashed_entry_equals_written_entry(tmp_path: Path) -> None:
     matrix = torch.randn(5, 3, requires_grad=True)
     tensors = {"b": matrix.t(), "a": matrix[1], "step": torch.tensor(3.0)}
     write_tensors(tensors, tmp_path / "own.safetensors")

@@ -28,7 +28,7 @@ def trajectory(turn_lengths: list[int], rewards: list[float], *, shift: float = 
 
 
 @pytest.mark.parametrize("window", [True, False])
-def test_rewards_sit_on_the_last_response_token_of_their_turn(window):
+def test_reward_is_on_turns_last_token(window):
     trajectories = [trajectory([2, 1, 3], [1, 2, 3], window=window), trajectory([1, 2], [-1, 0], window=window)]
     tokens = ResponseTokens(trajectories)
     assert tokens.rewards(trajectories).tolist() == [0, 1, 2, 0, 0, 3, -1, 0, 0]
@@ -36,7 +36,7 @@ def test_rewards_sit_on_the_last_response_token_of_their_turn(window):
     assert tokens.lengths_B.tolist() == [6, 3]
 
 
-def test_the_reward_of_a_turn_without_response_goes_to_the_token_before_it():
+def test_empty_turn_reward_moves_to_predecessor():
     """No reward is lost because its turn has no tokens."""
     trajectories = [trajectory([2, 0, 1, 0], [1, 10, 2, 20]), trajectory([0, 2], [5, 1])]
     tokens = ResponseTokens(trajectories)
@@ -44,12 +44,12 @@ def test_the_reward_of_a_turn_without_response_goes_to_the_token_before_it():
     assert tokens.rewards(trajectories).tolist() == [0, 11, 22, 5, 1]
 
 
-def test_what_normalisation_changed_goes_to_the_last_token():
+def test_normalisation_shift_goes_to_last_token():
     trajectories = [trajectory([2, 2], [1, 2], shift=-0.5)]
     assert ResponseTokens(trajectories).rewards(trajectories).tolist() == [0, 1, 0, 1.5]
 
 
-def test_values_move_to_the_token_before_them_in_the_mask_or_to_the_first_one():
+def test_onto_moves_values_to_masked_tokens():
     """In trajectories of four, two and three tokens; the second has none in the mask, so its last token gets all."""
     tokens = ResponseTokens([trajectory([length], [0]) for length in (4, 2, 3)])
     mask_N = torch.tensor([False, False, True, False, False, False, False, True, False])
@@ -58,7 +58,7 @@ def test_values_move_to_the_token_before_them_in_the_mask_or_to_the_first_one():
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=1, max_size=5))
-def test_tokens_earn_the_return_and_rectangles_come_back(turn_lengths):
+def test_rewards_sum_and_rectangles_round_trip(turn_lengths):
     trajectories = [trajectory(t, [float(k + 1) for k in range(len(t))], shift=0.25) for t in turn_lengths]
     tokens = ResponseTokens(trajectories)
     earned_B = tokens.sums(tokens.rewards(trajectories))
@@ -68,7 +68,7 @@ def test_tokens_earn_the_return_and_rectangles_come_back(turn_lengths):
     assert torch.equal(tokens.flat(tokens.rectangle(values_N)), values_N)
 
 
-def test_a_response_with_nothing_before_it_is_refused():
+def test_response_without_prompt_is_rejected():
     bad = Segment(
         np.array([1, 2]), np.array([True, True]), np.zeros(2, np.float32), np.array([0, 0]), np.zeros(2, np.int8)
     )

@@ -40,7 +40,7 @@ def digest(folder: Path) -> str:
     return hashlib.sha256(b"".join(f.name.encode() + f.read_bytes() for f in sorted(folder.iterdir()))).hexdigest()
 
 
-def test_a_dropped_learner_frees_its_memory_at_once(policy_folder, make_trajectories, context):
+def test_dropped_learner_frees_memory_at_once(policy_folder, make_trajectories, context):
     """Without the garbage collector, which may come gigabytes later."""
     gc.disable()
     try:
@@ -54,7 +54,7 @@ def test_a_dropped_learner_frees_its_memory_at_once(policy_folder, make_trajecto
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_logprobs_equal_a_naive_loop_and_change_nothing(policy_folder, make_trajectories, context, temperature):
+def test_logprobs_match_naive_loop(policy_folder, make_trajectories, context, temperature):
     trajectories = make_trajectories(6, context="window")
     learner = loaded(GRPO, policy_folder)
     found = token_logprobs(learner, trajectories, dataclasses.replace(context, temperature=temperature))
@@ -72,9 +72,7 @@ def test_logprobs_equal_a_naive_loop_and_change_nothing(policy_folder, make_traj
 
 @pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "dr_grpo"])
 @pytest.mark.parametrize("context_mode", ["full", "window"])
-def test_gradient_equals_a_naive_loop_over_whole_sequences(
-    policy_folder, make_trajectories, context, aggregation, context_mode
-):
+def test_gradient_matches_naive_loop(policy_folder, make_trajectories, context, aggregation, context_mode):
     """One step from the old policy: the ratio is 1, so the gradient is that of -sum(weight * advantage * logprob)."""
     trajectories = make_trajectories(6, context=context_mode)
     config = change(GRPO, num_minibatches=1, advantage_scale="none", aggregation=aggregation, micro_batch_tokens=50)
@@ -117,9 +115,7 @@ def test_micro_batches_change_nothing_but_rounding(policy_folder, make_trajector
 
 @pytest.mark.parametrize("micro_batch_tokens", [8192, 40])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_kl_cov_does_not_move_a_policy_that_learned_nothing(
-    policy_folder, make_trajectories, context, dtype, micro_batch_tokens
-):
+def test_kl_cov_ignores_zero_advantages(policy_folder, make_trajectories, context, dtype, micro_batch_tokens):
     equal = [
         dataclasses.replace(one, turn_rewards=0 * one.turn_rewards, trajectory_return=0.0, normalised_return=0.0)
         for one in make_trajectories(12)
@@ -130,7 +126,7 @@ def test_kl_cov_does_not_move_a_policy_that_learned_nothing(
     assert learner.update(equal, context).metrics["update/gradient_norm"] == 0
 
 
-def test_advantages_raise_what_paid_and_lower_what_did_not(policy_folder, make_trajectories, context):
+def test_logprobs_move_with_advantages(policy_folder, make_trajectories, context):
     trajectories = make_trajectories(4)
     config = change(GRPO, num_minibatches=1)
     learner = loaded(config, policy_folder)
@@ -177,7 +173,7 @@ def in_two_processes(
 
 
 @pytest.mark.ci
-def test_two_processes_give_the_same_bytes_whatever_their_number_of_threads(policy_folder, tmp_path):
+def test_processes_and_threads_give_same_bytes(policy_folder, tmp_path):
     muon = OptimiserConfig(type="muon", learning_rate=1e-3)
     config = change(PPO, kl_coefficient=0.1, kl_estimator="k3", optimiser=muon, micro_batch_tokens=64)
     in_two_processes(policy_folder, config, tmp_path)
@@ -186,7 +182,7 @@ def test_two_processes_give_the_same_bytes_whatever_their_number_of_threads(poli
 @pytest.mark.ci
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
-def test_the_number_of_threads_changes_no_bit(policy_folder, make_trajectories, context, tmp_path, base, dtype):
+def test_thread_count_changes_no_bit(policy_folder, make_trajectories, context, tmp_path, base, dtype):
     config = change(base, micro_batch_tokens=40, dtype=dtype)
     results = {}
     for num_threads in (1, 2, 5):
@@ -202,9 +198,7 @@ def test_the_number_of_threads_changes_no_bit(policy_folder, make_trajectories, 
 @pytest.mark.ci
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
-def test_a_stored_checkpoint_goes_on_as_if_never_stored(
-    policy_folder, make_trajectories, context, tmp_path, kind, base
-):
+def test_resumed_training_equals_uninterrupted(policy_folder, make_trajectories, context, tmp_path, kind, base):
     optimiser = OptimiserConfig(type=kind, learning_rate=1e-3, weight_decay=0.1)
     config = change(base, optimiser=optimiser, critic=CriticConfig(optimiser=optimiser), kl_coefficient=0.1)
     trajectories, later = make_trajectories(8), dataclasses.replace(context, iteration=1, seed=6)
@@ -222,7 +216,7 @@ def test_a_stored_checkpoint_goes_on_as_if_never_stored(
     assert digest(tmp_path / "resumed") == digest(tmp_path / "steady")
 
 
-def test_load_is_a_no_op_only_at_the_very_same_checkpoint(policy_folder, make_trajectories, context, tmp_path):
+def test_load_skips_only_same_checkpoint(policy_folder, make_trajectories, context, tmp_path):
     learner = loaded(GRPO, policy_folder)
     first = learner.update(make_trajectories(4), context).metrics
     learner.load(policy_folder, "start", None)  # it has moved since, so this goes back
@@ -248,7 +242,7 @@ def test_samples_follow_their_contract(policy_folder, make_trajectories, context
     assert result.metrics["update/gradient_norm_max"] > result.metrics["update/gradient_norm"]  # the mean
 
 
-def test_behaviour_gap_is_measured_against_what_was_stored(policy_folder, make_trajectories, context):
+def test_behaviour_gap_uses_stored_logprobs(policy_folder, make_trajectories, context):
     trajectories = make_trajectories(2)
     learner = loaded(change(GRPO, num_minibatches=1), policy_folder)
     stored = np.concatenate([s.behaviour_logprobs[s.response_mask] for t in trajectories for s in t.segments])
@@ -278,7 +272,7 @@ def test_importance_weights_are_truncated(policy_folder, make_trajectories, cont
     assert capped["update/gradient_norm"] == pytest.approx(2 * plain["update/gradient_norm"], rel=1e-4)
 
 
-def test_entropy_bonus_and_kl_penalty_pull_as_they_should(policy_folder, make_trajectories, context, tmp_path):
+def test_entropy_bonus_and_kl_penalty_act(policy_folder, make_trajectories, context, tmp_path):
     level = [dataclasses.replace(t, normalised_return=0.0) for t in make_trajectories(4)]  # no advantage at all
     optimiser = OptimiserConfig(learning_rate=3e-3)
     bonus = loaded(change(GRPO, entropy_coefficient=1.0, optimiser=optimiser), policy_folder)
@@ -294,7 +288,7 @@ def test_entropy_bonus_and_kl_penalty_pull_as_they_should(policy_folder, make_tr
     assert divergences[-1] < divergences[0]
 
 
-def test_only_the_critic_learns_while_it_warms_up(policy_folder, make_trajectories, context, tmp_path):
+def test_warm_up_trains_only_the_critic(policy_folder, make_trajectories, context, tmp_path):
     config = change(PPO, critic=CriticConfig(optimiser=SGD_LIKE, warmup_updates=1))
     learner = loaded(config, policy_folder)
     first = learner.update(make_trajectories(4), context)
@@ -322,7 +316,7 @@ def test_critic_learns_to_explain_the_returns(policy_folder, make_trajectories, 
     assert explained[-1] > 0.5
 
 
-def test_bfloat16_keeps_weights_and_optimiser_state_in_float32(policy_folder, make_trajectories, context, tmp_path):
+def test_bfloat16_keeps_float32_state(policy_folder, make_trajectories, context, tmp_path):
     config = change(GRPO, num_minibatches=1)
     exact = loaded(config, policy_folder).update(make_trajectories(4), context).metrics
     coarse = loaded(change(config, dtype="bfloat16"), policy_folder)
@@ -332,7 +326,7 @@ def test_bfloat16_keeps_weights_and_optimiser_state_in_float32(policy_folder, ma
     assert {w.dtype for w in weights(coarse, tmp_path / "c").values()} == {torch.float32}
 
 
-def test_a_changed_optimiser_begins_anew_and_is_counted(policy_folder, make_trajectories, context, tmp_path):
+def test_changed_optimiser_restarts_and_is_counted(policy_folder, make_trajectories, context, tmp_path):
     learner = loaded(GRPO, policy_folder)
     assert learner.update(make_trajectories(4), context).metrics["update/num_restarted_optimisers"] == 0
     learner.save(str(tmp_path / "c"), "c")
@@ -343,7 +337,7 @@ def test_a_changed_optimiser_begins_anew_and_is_counted(policy_folder, make_traj
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("config", [GRPO, change(PPO, kl_coefficient=0.1)], ids=["grpo", "ppo with KL"])
-def test_a_gpu_gives_the_same_bytes_here_and_in_another_process(make_trajectories, context, tmp_path, config, dtype):
+def test_gpu_bytes_repeat_across_processes(make_trajectories, context, tmp_path, config, dtype):
     """Contexts are so long that a kernel splits them, and heads so wide that it is the one that large models take."""
     sizes = {"hidden_size": 512, "num_layers": 4, "num_heads": 8, "num_kv_heads": 4, "intermediate_size": 1024}
     folder, tokenizer = tmp_path / "policy", make_tokenizer()
@@ -380,7 +374,7 @@ def test_the_gpu_follows_the_cpu(policy_folder, make_trajectories, context, monk
     ],
     ids=["critic and reference", "a share", "only the critic", "process reward model"],
 )
-def test_progress_counts_every_pass_up_to_a_total_that_stands(config, policy_folder, make_trajectories, context):
+def test_progress_counts_to_fixed_total(config, policy_folder, make_trajectories, context):
     seen = []
     learner = loaded(config, policy_folder, policy_folder)
     learner.update(make_trajectories(12), context, lambda *progress: seen.append(progress))
@@ -389,7 +383,7 @@ def test_progress_counts_every_pass_up_to_a_total_that_stands(config, policy_fol
     assert set(totals) == {done[-1]}
 
 
-def test_an_order_of_turns_that_decides_on_the_way_has_no_total(policy_folder, make_trajectories, context):
+def test_dynamic_turn_order_reports_no_progress(policy_folder, make_trajectories, context):
     seen = []
     learner = loaded(change(GRPO, turn_order="reverse"), policy_folder)
     learner.update(make_trajectories(4), context, lambda *progress: seen.append(progress))
@@ -397,9 +391,7 @@ def test_an_order_of_turns_that_decides_on_the_way_has_no_total(policy_folder, m
 
 
 @pytest.mark.parametrize("code", ["yield from ()", "pass"])
-def test_an_order_of_turns_without_a_step_is_an_error(
-    policy_folder, make_trajectories, context, tmp_path, monkeypatch, code
-):
+def test_turn_order_without_step_fails(policy_folder, make_trajectories, context, tmp_path, monkeypatch, code):
     (tmp_path / "idle_order.py").write_text(f"def order(minibatch):\n    {code}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "idle_order", raising=False)
@@ -419,9 +411,7 @@ def test_global_random_state_is_not_touched(policy_folder, make_trajectories, co
 
 
 @pytest.mark.parametrize("has_trajectories", [True, False])
-def test_nothing_to_train_on_is_an_error_and_leaves_the_learner_where_it_was(
-    policy_folder, make_trajectories, context, has_trajectories
-):
+def test_empty_data_error_keeps_checkpoint(policy_folder, make_trajectories, context, has_trajectories):
     silent = [dataclasses.replace(t, segments=()) for t in make_trajectories(2)] if has_trajectories else []
     learner = loaded(GRPO, policy_folder)
     with pytest.raises(LearnerError, match="nothing to train on"):
@@ -429,9 +419,7 @@ def test_nothing_to_train_on_is_an_error_and_leaves_the_learner_where_it_was(
     learner.load("/nowhere", "start", None)
 
 
-def test_a_loss_that_is_not_finite_names_the_trajectory_and_is_never_saved(
-    policy_folder, make_trajectories, context, tmp_path
-):
+def test_nonfinite_loss_names_trajectory_blocks_save(policy_folder, make_trajectories, context, tmp_path):
     trajectories = make_trajectories(4, group_size=1)
     trajectories[2] = dataclasses.replace(trajectories[2], normalised_return=float("inf"))
     learner = loaded(change(GRPO, advantage="reinforce", advantage_scale="none"), policy_folder)
@@ -443,9 +431,7 @@ def test_a_loss_that_is_not_finite_names_the_trajectory_and_is_never_saved(
     learner.update(make_trajectories(4), context)
 
 
-def test_losses_are_looked_at_once_a_step_however_many_micro_batches_it_has(
-    policy_folder, make_trajectories, context, monkeypatch
-):
+def test_losses_are_checked_once_per_step(policy_folder, make_trajectories, context, monkeypatch):
     """Looking at one waits for a GPU, which then has nothing to do until the next is sent."""
     num_looks, sizes = [], []
     check, accumulate = UpdateInputs.check_finite, TorchModel.accumulate
@@ -465,7 +451,7 @@ def test_losses_are_looked_at_once_a_step_however_many_micro_batches_it_has(
     assert len(num_looks) == len(sizes) == GRPO.num_minibatches
 
 
-def test_kl_without_a_reference_and_no_load_are_clear_errors(policy_folder, make_trajectories, context):
+def test_missing_reference_and_load_fail(policy_folder, make_trajectories, context):
     with pytest.raises(LearnerError, match=r"update.kl_coefficient = 0.1 needs the reference"):
         TorchLearner(change(GRPO, kl_coefficient=0.1)).load(policy_folder, "start", None)
     with pytest.raises(LearnerError, match=r"call load\(\)"):

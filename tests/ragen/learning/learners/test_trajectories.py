@@ -65,7 +65,7 @@ def two_turns(make_turns):
     return build
 
 
-def test_full_context_is_one_segment_with_what_the_model_saw(two_turns):
+def test_full_context_is_one_segment(two_turns):
     turns = two_turns(starts_second=False)
     (trajectory,) = assemble(turns, rewards_of(turns, [0.5, 1.0], shift=-9.0), selection_of({"g0": True}))
     (segment,) = trajectory.segments
@@ -79,14 +79,14 @@ def test_full_context_is_one_segment_with_what_the_model_saw(two_turns):
     assert trajectory.num_response_tokens == 3
 
 
-def test_windowed_context_is_a_segment_a_turn(two_turns):
+def test_windowed_context_segments_each_turn(two_turns):
     turns = two_turns(starts_second=True)
     (trajectory,) = assemble(turns, rewards_of(turns, [0, 1]), selection_of({"g0": True}))
     assert [s.token_ids.tolist() for s in trajectory.segments] == [[1, 2, 10, 11], [3, 12]]
     assert [s.turn.tolist() for s in trajectory.segments] == [[-1, -1, 0, 0], [-1, 1]]
 
 
-def test_kept_groups_and_valid_trajectories_only_in_the_order_of_the_turns(make_turns):
+def test_assemble_keeps_selected_in_turn_order(make_turns):
     rows = [turn(m, 0, [1], [10 + m], starts=True, group=g) for g in ("b", "a", "c") for m in (1, 0)]
     turns = make_turns(rows)
     rewards = rewards_of(turns, [1, 2, 3, 4, 5, 6], invalid=("a-1",))
@@ -106,7 +106,7 @@ def test_order_of_rows_does_not_matter(make_turns):
         assert [s.token_ids.tolist() for s in one.segments] == [s.token_ids.tolist() for s in other.segments]
 
 
-def test_chunked_and_sliced_tables_are_read_alike(make_turns):
+def test_chunked_and_sliced_tables_assemble_alike(make_turns):
     turns = make_turns([turn(m, 0, [m] * (m + 1), [10 + m] * (m + 1), starts=True) for m in range(4)])
     pieces = pa.concat_tables([turns.slice(0, 1), turns.slice(1, 2), turns.slice(3)])
     rewards = rewards_of(turns, [1, 2, 3, 4])
@@ -114,7 +114,7 @@ def test_chunked_and_sliced_tables_are_read_alike(make_turns):
         assert trajectory.segments[0].token_ids.tolist() == [member] * (member + 1) + [10 + member] * (member + 1)
 
 
-def test_a_turn_without_a_response_keeps_its_reward_and_leaves_no_tokens_to_compute(make_turns):
+def test_empty_turn_keeps_reward_without_tokens(make_turns):
     rows = [turn(0, 0, [1, 2], [10], starts=True), turn(0, 1, [3, 4, 5], [], starts=False)]
     turns = make_turns(rows)
     (trajectory,) = assemble(turns, rewards_of(turns, [1.0, -2.0]), selection_of({"g0": True}))
@@ -122,7 +122,7 @@ def test_a_turn_without_a_response_keeps_its_reward_and_leaves_no_tokens_to_comp
     assert trajectory.turn_rewards.tolist() == [1.0, -2.0]
 
 
-def test_a_trajectory_without_any_response_has_no_segments(make_turns):
+def test_trajectory_without_responses_has_no_segments(make_turns):
     turns = make_turns([turn(0, 0, [1, 2], [], starts=True), turn(1, 0, [1, 2], [9], starts=True)])
     first, second = assemble(turns, rewards_of(turns, [1.0, 2.0]), selection_of({"g0": True}))
     assert first.segments == ()
@@ -142,13 +142,13 @@ def test_rewards_of_other_turns_are_refused(make_turns):
         assemble(turns, rewards_of(other, [1.0]), selection_of({"g0": True}))
 
 
-def test_a_selection_that_does_not_know_a_group_is_refused(make_turns):
+def test_selection_missing_a_group_is_rejected(make_turns):
     turns = make_turns([turn(0, 0, [1], [2], starts=True)])
     with pytest.raises(LearnerError, match="no row for group 'g0'"):
         assemble(turns, rewards_of(turns, [1.0]), selection_of({"g9": True}))
 
 
-def test_a_greedy_member_is_no_trajectory_and_its_return_is_its_groups_baseline(make_turns):
+def test_greedy_return_is_group_baseline(make_turns):
     """Group g0 has a greedy member, g1 one that failed, and g2 none."""
     rows = [turn(member, 0, [1], [10], starts=True, group=group) for group in ("g0", "g1", "g2") for member in range(2)]
     greedy = [turn(2, 0, [1], [11], starts=True, group=group) | {"origin": "greedy"} for group in ("g0", "g1")]
@@ -180,7 +180,7 @@ def test_turns_that_search_chose_are_weighed(make_turns):
         ({"behaviour_logprobs": []}, "log-probs"),
     ],
 )
-def test_nobody_learns_from_what_was_not_recorded(make_turns, absent, what):
+def test_unrecorded_turns_cannot_be_trained_on(make_turns, absent, what):
     unrecorded = turn(1, 0, [1], [2], starts=True, group="g1") | absent | {"finish_reason": "unknown"}
     turns = make_turns([turn(0, 0, [1], [2], starts=True), unrecorded])
     rewards = rewards_of(turns, [1.0, 2.0])

@@ -38,7 +38,7 @@ def assert_same(one: Trajectory, other: Trajectory) -> None:
     chosen=st.sets(st.integers(0, 4)),
     context=st.sampled_from(["window", "full"]),
 )
-def test_what_comes_out_is_what_went_in(make_trajectories, turns, silent, chosen, context):
+def test_pack_and_unpack_round_trip(make_trajectories, turns, silent, chosen, context):
     """Covers several turns, several segments, no segments, and no trajectories."""
     trajectories = [make_trajectories(i + 1, context=context, num_turns=n)[i] for i, n in enumerate(turns)]
     trajectories = [dataclasses.replace(t, segments=()) if i in silent else t for i, t in enumerate(trajectories)]

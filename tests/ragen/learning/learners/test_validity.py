@@ -46,14 +46,14 @@ def test_hand_computed() -> None:
     ]  # fmt: skip
 
 
-def test_tokens_that_were_not_scored_are_left_out() -> None:
+def test_unscored_tokens_are_left_out() -> None:
     advantages, nan = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0]), math.nan
     policy = torch.tensor([nan, nan, -2.0, -2.5, nan])
     found = validity(tokens([-1.0, -3.0], [-2.5, -2.0], [-0.5]), policy, advantages, 0.2, 0.2)
     assert found == validity(tokens([-2.5, -2.0]), policy[2:4], advantages[2:4], 0.2, 0.2)
 
 
-def test_a_clip_needs_the_advantage_on_its_side() -> None:
+def test_clip_depends_on_advantage_sign() -> None:
     policy = torch.tensor([-2.0 + math.log(2), -2.0 - math.log(2)])
     both = tokens([-2.0, -2.0])
     assert validity(both, policy, torch.tensor([1.0, -1.0]), 0.2, 0.2)["clip_share"] == 1
@@ -62,7 +62,7 @@ def test_a_clip_needs_the_advantage_on_its_side() -> None:
     assert validity(both, policy, torch.tensor([1.0, -1.0]), 0.2, 1.5)["clip_share"] == 0.5
 
 
-def test_a_token_without_a_loss_has_no_gradient_to_clip() -> None:
+def test_clip_share_excludes_tokens_without_loss() -> None:
     """Ratios 2, 1, 2 with positive advantages; the first token has no loss: 1 of 2 is clipped, not 2 of 3."""
     policy = torch.tensor([-2.0 + math.log(2), -2.0, -2.0 + math.log(2)])
     all_of, some = tokens([-2.0, -2.0, -2.0]), torch.tensor([False, True, True])
@@ -70,13 +70,13 @@ def test_a_token_without_a_loss_has_no_gradient_to_clip() -> None:
     assert validity(all_of, policy, torch.ones(3), 0.2, 0.2, torch.zeros(3, dtype=torch.bool))["clip_share"] == 0
 
 
-def test_the_policy_that_sampled_is_at_no_distance() -> None:
+def test_unchanged_policy_has_zero_distance() -> None:
     values = validity(tokens([-1.0, -3.0], [-0.5]), torch.tensor([-1.0, -3.0, -0.5]), torch.ones(3), 0.2, 0.2)
     assert values["kl"] == values["clip_share"] == 0
     assert {v for name, v in values.items() if name.startswith(("ratio", "effective"))} == {1.0}
 
 
-def test_a_trajectory_without_tokens_is_no_sample() -> None:
+def test_empty_trajectory_does_not_count() -> None:
     policy = torch.tensor([-1.0, -2.0])
     with_one, without = tokens([-1.0], [], [-1.0]), tokens([-1.0], [-1.0])
     assert validity(with_one, policy, torch.ones(2), 0.2, 0.2) == validity(without, policy, torch.ones(2), 0.2, 0.2)
@@ -89,7 +89,7 @@ def test_what_became_impossible_stays_finite() -> None:
 
 
 @given(log_weights, st.floats(-300, 300))
-def test_effective_sample_size_is_a_share_and_knows_no_scale(weights: list[float], shift: float) -> None:
+def test_effective_sample_size_bounds_and_invariance(weights: list[float], shift: float) -> None:
     size = effective_sample_size(torch.tensor(weights, dtype=torch.float64))
     assert 0 < size <= 1
     assert size >= 1 / len(weights) - 1e-9
@@ -103,9 +103,7 @@ def test_effective_sample_size_is_kishs(weights: list[float]) -> None:
     assert effective_sample_size(torch.tensor(weights, dtype=torch.float64)) == pytest.approx(expected, rel=1e-9)
 
 
-def test_an_update_reports_it_before_and_after_and_the_next_one_begins_where_it_ended(
-    policy_folder, make_trajectories, context
-) -> None:
+def test_update_reports_validity_before_and_after(policy_folder, make_trajectories, context) -> None:
     from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
     from starpo.ragen.learning.learners.torch_learner import TorchLearner
 
