@@ -65,7 +65,7 @@ def gate(tmp_path: Path) -> Path:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("is_same", [True, False])
-def test_of_several_writers_at_once_one_wins_and_all_agree(tmp_path: Path, gate: Path, is_same: bool) -> None:
+def test_concurrent_writers_agree_on_one_winner(tmp_path: Path, gate: Path, is_same: bool) -> None:
     """All have written their rows before any may commit; if their contents differ, exactly one of them is stored."""
     url = str(tmp_path / "store")
     first_groups = [0 if is_same else name for name in range(NUM_WRITERS)]

@@ -24,7 +24,7 @@ def files(tmp_path: Path) -> str:
     return str(folder)
 
 
-def test_its_manifest_stays_and_its_files_go(store: Store, files: str, work: Facts) -> None:
+def test_drop_keeps_manifest_deletes_files(store: Store, files: str, work: Facts) -> None:
     manifest = put_folder(store, "checkpoint", files, work)
     assert store.dropped("checkpoint", KEY) is None
     assert store.drop("checkpoint", KEY) == manifest
@@ -33,7 +33,7 @@ def test_its_manifest_stays_and_its_files_go(store: Store, files: str, work: Fac
     assert store.dropped("checkpoint", KEY) == manifest
 
 
-def test_a_remote_one_leaves_no_copy_in_the_cache(store: Store, files: str, work: Facts, cache: Path) -> None:
+def test_remote_drop_clears_the_cache(store: Store, files: str, work: Facts, cache: Path) -> None:
     put_folder(store, "checkpoint", files, work)
     store.local_folder("checkpoint", KEY)
     store.drop("checkpoint", KEY)
@@ -50,7 +50,7 @@ def test_stored_again_it_is_back(store: Store, files: str, work: Facts) -> None:
 
 
 @pytest.mark.parametrize("num_calls", range(4))
-def test_killed_while_dropping_it_is_whole_or_gone(
+def test_killed_drop_is_all_or_nothing(
     store: Store, files: str, work: Facts, monkeypatch: pytest.MonkeyPatch, num_calls: int
 ) -> None:
     manifest = put_folder(store, "checkpoint", files, work)
@@ -87,16 +87,14 @@ def test_killed_while_dropping_it_is_whole_or_gone(
     assert [file.path for file in store._location.files("checkpoint")] == [f"checkpoint/{KEY}/dropped.json"]
 
 
-def test_dropped_artifact_says_how_to_have_it_back(store: Store, files: str, work: Facts) -> None:
+def test_read_of_dropped_suggests_checkpoint_command(store: Store, files: str, work: Facts) -> None:
     put_folder(store, "checkpoint", files, work)
     store.drop("checkpoint", KEY)
     with pytest.raises(ArtifactMissingError, match=r"was dropped.*\n.*starpo checkpoint RUN --iteration N"):
         store.local_folder("checkpoint", KEY)
 
 
-def test_dropped_while_read_is_missing_not_damaged(
-    store: Store, files: str, work: Facts, nothing_verified_yet: None
-) -> None:
+def test_dropped_during_read_is_missing(store: Store, files: str, work: Facts, nothing_verified_yet: None) -> None:
     """A reader that needs it then derives it, like one that was dropped earlier."""
     manifest = put_folder(store, "checkpoint", files, work)
     Store(store.url).drop("checkpoint", KEY)
@@ -112,7 +110,7 @@ def test_what_never_was_cannot_be_dropped(store: Store) -> None:
         store.drop("checkpoint", KEY)
 
 
-def test_an_edited_one_proves_nothing_and_is_refused(local: Store, files: str, work: Facts) -> None:
+def test_edited_dropped_manifest_is_rejected(local: Store, files: str, work: Facts) -> None:
     put_folder(local, "checkpoint", files, work)
     local.drop("checkpoint", KEY)
     file = Path(local.url, "checkpoint", KEY, "dropped.json")
@@ -121,7 +119,7 @@ def test_an_edited_one_proves_nothing_and_is_refused(local: Store, files: str, w
         local.dropped("checkpoint", KEY)
 
 
-def test_dropped_from_birth_it_is_as_if_stored_and_dropped(store: Store, files: str, work: Facts) -> None:
+def test_put_dropped_equals_put_and_drop(store: Store, files: str, work: Facts) -> None:
     entries = entries_of(Path(files))
     born = store.put_dropped("checkpoint", entries, work)
     assert not store.has("checkpoint", KEY)
@@ -137,7 +135,7 @@ def test_dropped_from_birth_it_is_as_if_stored_and_dropped(store: Store, files: 
     assert store.has("checkpoint", KEY)
 
 
-def test_other_content_is_refused_unless_it_is_stored_and_not_repeatable(store: Store, files: str, work: Facts) -> None:
+def test_put_after_drop_requires_same_content(store: Store, files: str, work: Facts) -> None:
     born = store.put_dropped("checkpoint", entries_of(Path(files)), work)
     Path(files, "config.json").write_text("[]")
     with pytest.raises(DerivationError, match="was made again, and its content digest is"):

@@ -42,7 +42,7 @@ def policy(hidden_size: int) -> Qwen2ForCausalLM:
     )  # fmt: skip
 
 
-def test_weights_that_do_not_fit_are_tried_again(small_disk: Path) -> None:
+def test_disk_full_error_is_retried(small_disk: Path) -> None:
     with (
         pytest.raises(StoreError, match=r"No space left on device") as refused,
         Store(str(small_disk / "store")).new_folder() as folder,
@@ -55,7 +55,7 @@ def test_weights_that_do_not_fit_are_tried_again(small_disk: Path) -> None:
     assert is_io_failure(None, None, Failed(data=refused.value))  # type: ignore[arg-type]
 
 
-def test_a_checkpoint_says_what_it_takes_before_it_is_begun(small_disk: Path) -> None:
+def test_checkpoint_too_large_fails_before_writing(small_disk: Path) -> None:
     model = policy(512)  # 512 x 512 float32 embeddings and an equal output layer: 2 MiB; plus its hidden layer
     needed = sum(tensor.nbytes for tensor in model.state_dict().values())
     assert needed > SIZE_BYTES
@@ -67,7 +67,7 @@ def test_a_checkpoint_says_what_it_takes_before_it_is_begun(small_disk: Path) ->
     assert list((small_disk / "store" / "tmp").iterdir()) == []
 
 
-def test_one_that_fills_while_a_checkpoint_is_written(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_filling_during_checkpoint_fails(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "_expect_room", lambda *_: None)  # there was room, and another process took it
     moments = {"adamw/exp_avg/weights": torch.zeros(SIZE_BYTES // 4)}
     trained = Checkpoint(policy(32), optimiser_states={"policy": moments})
@@ -83,7 +83,7 @@ def test_one_that_fills_while_a_checkpoint_is_written(small_disk: Path, monkeypa
 @pytest.mark.parametrize(
     "error", [FileNotFoundError(errno.ENOENT, "No such file", "/data/goods.json"), ConnectionRefusedError(111, "no")]
 )
-def test_what_its_maker_meets_elsewhere_is_no_fault_of_the_store(store: Store, error: OSError) -> None:
+def test_errors_of_folder_maker_pass_unchanged(store: Store, error: OSError) -> None:
     """For example, an environment that reads its own file during the warm start."""
     with pytest.raises(type(error)) as met, store.new_folder():
         raise error

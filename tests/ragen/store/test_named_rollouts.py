@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def test_every_rollout_of_the_iterations_is_named_once(store: Store) -> None:
+def test_named_rollouts_list_each_iteration_once(store: Store) -> None:
     assert named_rollouts(store, ["base:1"]) == {
         "turns": "turns-b",
         "rewards": "rewards-b",
@@ -52,7 +52,7 @@ def test_what_is_not_recorded_is_named(store: Store, name: str, message: str) ->
         named_rollouts(store, [name])
 
 
-def test_an_import_without_rewards_is_named_by_its_turns(store: Store) -> None:
+def test_import_without_rewards_has_turns_only(store: Store) -> None:
     store.runs.create("demos", flow="import", preset=None, config={}, parameters={"unpaid": [1]})
     for iteration in (0, 1):
         store.runs.record_stage("demos", iteration, "rollout", {"turns": f"turns-{iteration}"})

@@ -21,7 +21,7 @@ def places(store: Store, work: Facts) -> list[str]:
     return [f"{store.url.rstrip('/')}/quarantine/{name}" for name in names]
 
 
-def test_bad_data_are_kept_whole_with_the_reasons(store: Store, work: Facts) -> None:
+def test_bad_data_are_quarantined_with_reasons(store: Store, work: Facts) -> None:
     with pytest.raises(DataError) as caught:
         store.put_table("turns", example("turns").slice(1), work)
     (place,) = places(store, work)
@@ -34,7 +34,7 @@ def test_bad_data_are_kept_whole_with_the_reasons(store: Store, work: Facts) -> 
 
 
 @pytest.mark.ci
-def test_the_same_bad_data_are_kept_once(store: Store, work: Facts) -> None:
+def test_same_bad_data_are_quarantined_once(store: Store, work: Facts) -> None:
     for start, number in ((1, 1), (1, 1), (2, 2)):
         with pytest.raises(DataError) as caught:
             store.put_table("turns", example("turns").slice(start), work)
@@ -42,7 +42,7 @@ def test_the_same_bad_data_are_kept_once(store: Store, work: Facts) -> None:
         assert str(caught.value).rpartition(" ")[2] in places(store, work)
 
 
-def test_a_copy_that_was_cut_off_is_made_again(local: Store, work: Facts) -> None:
+def test_incomplete_quarantine_is_rewritten(local: Store, work: Facts) -> None:
     for missing in ((), ("reason.txt",), ("reason.txt", "data.parquet")):
         for name in missing:
             Path(*places(local, work), name).unlink()
@@ -52,7 +52,7 @@ def test_a_copy_that_was_cut_off_is_made_again(local: Store, work: Facts) -> Non
         assert {file.name for file in folder.iterdir()} == {"data.parquet", "failure_cases.parquet", "reason.txt"}
 
 
-def test_data_that_cannot_be_quarantined_are_refused(local: Store, work: Facts, tmp_path: Path) -> None:
+def test_failed_quarantine_still_rejects_data(local: Store, work: Facts, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "quarantine").write_text("no folder")
     with pytest.raises(DataError, match=r"column 'turn'(?s:.*)could not be kept in quarantine: cannot .*/quarantine/"):
@@ -60,7 +60,7 @@ def test_data_that_cannot_be_quarantined_are_refused(local: Store, work: Facts, 
 
 
 @pytest.mark.ci
-def test_every_value_is_kept_even_what_the_schema_forbids(local: Store, work: Facts) -> None:
+def test_quarantine_keeps_values_schema_forbids(local: Store, work: Facts) -> None:
     table = example("turns")
     rows = table.to_pylist()
     rows[0]["turn"] = None

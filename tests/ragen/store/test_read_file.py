@@ -20,7 +20,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def test_one_file_is_read_though_another_is_damaged(store: Store) -> None:
+def test_read_file_ignores_other_damage(store: Store) -> None:
     (Path(store.url) / "checkpoint" / "k" / "model.safetensors").write_bytes(b"others!")
     assert store.read_file("checkpoint", "k", "tokenizer.json") == b"{}"
 
@@ -35,6 +35,6 @@ def test_a_file_is_verified(store: Store) -> None:
         store.read_file("checkpoint", "k", "tokenizer.json")
 
 
-def test_unknown_file_is_named_with_those_there(store: Store) -> None:
+def test_unknown_file_error_lists_files(store: Store) -> None:
     with pytest.raises(ArtifactMissingError, match=r"no file \.\./x; it has: model\.safetensors, tokenizer\.json"):
         store.read_file("checkpoint", "k", "../x")

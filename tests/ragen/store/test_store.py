@@ -57,7 +57,7 @@ def test_columns(store: Store, work: Facts) -> None:
         store.read_table("turns", KEY, ["trun"])
 
 
-def test_batches_are_stored_as_the_table_would_be(store: Store, work: Facts) -> None:
+def test_stored_batches_equal_stored_table(store: Store, work: Facts) -> None:
     """Chunk size, nullable flags and missing metadata do not change the content."""
     table = example_turns(4)
     batches = [b.cast(b.schema.remove_metadata()) for b in table.to_batches(max_chunksize=7)]
@@ -120,7 +120,7 @@ def test_folder_that_cannot_be_stored(store: Store, work: Facts, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a b", "x" * 129])
-def test_names_that_would_lead_elsewhere_are_refused(store: Store, work: Facts, name: str) -> None:
+def test_unsafe_keys_and_kinds_are_rejected(store: Store, work: Facts, name: str) -> None:
     with pytest.raises(StoreError, match="cannot be a key"):
         store.put_table("turns", example("turns"), replace(work, key=name))
     with pytest.raises(StoreError, match="cannot be a kind"):
@@ -141,7 +141,7 @@ def test_missing_artifact(store: Store) -> None:
         store.read_table("trajectories", KEY)
 
 
-def test_folder_without_manifest_is_no_artifact_and_gives_way(local: Store, work: Facts, tmp_path: Path) -> None:
+def test_folder_without_manifest_is_replaced(local: Store, work: Facts, tmp_path: Path) -> None:
     incomplete = tmp_path / "store" / "turns" / KEY
     incomplete.mkdir(parents=True)
     (incomplete / "part-00000.parquet").write_bytes(b"half")
@@ -263,7 +263,7 @@ class TestDamage:
             local.manifest("turns", KEY)
 
 
-def test_remote_copy_is_made_once_and_repaired(work: Facts, cache: Path) -> None:
+def test_remote_copy_is_cached_and_repaired(work: Facts, cache: Path) -> None:
     store = Store("memory://bucket/remote-copy")
     store.put_table("turns", example("turns"), work)
     folder = Path(store.local_folder("turns", KEY))
@@ -312,7 +312,7 @@ class TestPlaces:
     @pytest.mark.parametrize(
         "url", ["s3://key:secret@bucket/x", "s3://key@bucket", "https://u:secret@host/x", "s3://bucket/x?key=secret"]
     )
-    def test_credentials_in_the_address_are_refused_and_not_shown(self, url: str) -> None:
+    def test_credentials_in_address_are_rejected(self, url: str) -> None:
         with pytest.raises(StoreError, match="carries credentials, which would end up in logs") as caught:
             Store(url)
         assert "secret" not in str(caught.value)
@@ -332,7 +332,7 @@ class TestPlaces:
             Store("s3://")
 
 
-def test_two_results_of_the_same_work_are_reported(
+def test_conflicting_results_are_logged(
     work: Facts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Two writers start before either has finished: the first to finish wins, and the difference is logged."""
@@ -345,9 +345,7 @@ def test_two_results_of_the_same_work_are_reported(
     assert store.read_table("turns", KEY).num_rows == 20
 
 
-def test_provenance_has_no_environment_and_no_secrets(
-    local: Store, work: Facts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_provenance_has_no_secrets(local: Store, work: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
     monkeypatch.setenv("WANDB_API_KEY", "hush-hush-2")
     manifest = local.put_table("metrics", example("metrics"), work)

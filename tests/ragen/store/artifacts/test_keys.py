@@ -29,7 +29,7 @@ def key(settings: dict[str, object], **changes: object) -> str:
     return stage_key(**work)  # type: ignore[arg-type]
 
 
-def test_key_is_32_hexadecimal_digits_and_stable() -> None:
+def test_key_matches_golden_value() -> None:
     """Golden value: if it changes, no stored artifact is found any more."""
     assert key({"temperature": 1.0}) == "48dd911abc7e33434421bcf730799908"
 
@@ -41,7 +41,7 @@ def test_order_does_not_matter() -> None:
 
 @limits(deadline=None)
 @given(settings=st.dictionaries(st.text(max_size=3), json_values, min_size=1, max_size=4), data=st.data())
-def test_any_change_of_a_setting_changes_the_key(settings: dict[str, object], data: st.DataObject) -> None:
+def test_any_setting_change_changes_key(settings: dict[str, object], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(settings)))
     other = {**settings, name: data.draw(json_values)}
     assert json.loads(canonical_json(settings)) == settings  # it loses nothing
@@ -83,13 +83,13 @@ def test_one_form_for_equal_values() -> None:
 
 
 @pytest.mark.parametrize("value", [{1, 2}, object(), float("nan"), float("inf"), {1: 2}, b"x"])
-def test_what_has_no_json_form_is_refused(value: object) -> None:
+def test_value_without_json_form_fails(value: object) -> None:
     with pytest.raises(TypeError, match="no JSON form"):
         canonical_json({"a": [value]})
 
 
 @pytest.mark.ci
-def test_same_key_in_another_process_with_another_hash_seed() -> None:
+def test_key_is_independent_of_hash_seed() -> None:
     """Known fault of the reference implementation: it derives seeds from Python's salted `hash()`."""
     code = (
         "from starpo.ragen.store.artifacts.keys import stage_key; from starpo.schemas.manifest import Stage;"

@@ -25,13 +25,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_tree_as_committed_is_its_commit(root: Path) -> None:
+def test_clean_tree_is_its_commit(root: Path) -> None:
     (root / "notes.txt").write_text("no code")
     assert provenance.revision_of(root) == git(root, "rev-parse", "HEAD")
 
 
 @pytest.mark.parametrize("name", ["loss.py", "added.py", "envs/added.py"])
-def test_edited_and_added_code_is_told_by_its_content(root: Path, name: str) -> None:
+def test_modified_tree_is_identified_by_content(root: Path, name: str) -> None:
     file, found = root / "ragen" / name, []
     file.parent.mkdir(exist_ok=True)
     for content in (b"a = 2\n", b"a = 3\n", b"a = '\xe9'\n"):
@@ -43,7 +43,7 @@ def test_edited_and_added_code_is_told_by_its_content(root: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("command", ["diff", "ls-files"])
-def test_uncompared_tree_does_not_pass_for_clean(root: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_unchecked_tree_is_marked(root: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     run = subprocess.run
 
     def slow(arguments: list[str], **options: Any) -> Any:

@@ -37,9 +37,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_there_and_back_it_is_the_same_byte_for_byte(
-    local: Store, other: Store, make_run: MakeRun, tmp_path: Path
-) -> None:
+def test_round_trip_is_byte_identical(local: Store, other: Store, make_run: MakeRun, tmp_path: Path) -> None:
     made = make_run(local, "a")
     there, back = copy(local, "a", other), copy(other, "a", Store(str(tmp_path / "back")))
     assert content(tmp_path / "back") == content(tmp_path / "store")
@@ -55,7 +53,7 @@ def test_there_and_back_it_is_the_same_byte_for_byte(
     assert find_garbage(open_location(other.url)).faults == []
 
 
-def test_only_what_the_run_needs_and_is_not_there_is_copied(local: Store, other: Store, make_run: MakeRun) -> None:
+def test_only_missing_needed_artifacts_are_copied(local: Store, other: Store, make_run: MakeRun) -> None:
     mine, theirs = make_run(local, "a", 1), make_run(local, "b", 1, keep=0.25)
     assert copy(local, "a", other).num_copied == len(mine)
     assert {run.name for run in other.runs.list()} == {"a"}
@@ -66,14 +64,14 @@ def test_only_what_the_run_needs_and_is_not_there_is_copied(local: Store, other:
     assert second.num_present == len(set(theirs) & set(mine))
 
 
-def test_inputs_that_no_record_names_go_too(local: Store, other: Store, make_run: MakeRun) -> None:
+def test_unrecorded_inputs_are_copied(local: Store, other: Store, make_run: MakeRun) -> None:
     made = make_run(local, "a", 2)
     local.runs.create("branch", flow="replay", preset=None, config={})
     local.runs.record_stage("branch", 0, "update", {"checkpoint": made[-1][1]})
     assert copy(local, "branch", other).num_copied == len(made)
 
 
-def test_a_copy_that_was_killed_is_no_run_and_is_continued(
+def test_killed_copy_is_resumed(
     store: Store, make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, target = make_run(store, "a"), Store(str(tmp_path / "copy"))
@@ -97,7 +95,7 @@ def test_a_copy_that_was_killed_is_no_run_and_is_continued(
     assert target.runs.get("a") == store.runs.get("a")
 
 
-def test_a_run_that_went_on_is_brought_up_to_date(local: Store, other: Store, make_run: MakeRun) -> None:
+def test_continued_run_is_updated(local: Store, other: Store, make_run: MakeRun) -> None:
     make_run(local, "a", 1)
     with local.runs.hold("a"):
         assert copy(local, "a", other).is_running
@@ -109,7 +107,7 @@ def test_a_run_that_went_on_is_brought_up_to_date(local: Store, other: Store, ma
     assert other.runs.state("a") == local.runs.state("a")
 
 
-def test_run_that_ends_during_the_copy_is_not_complete(local: Store, other: Store, make_run: MakeRun) -> None:
+def test_run_ending_during_copy_stays_running(local: Store, other: Store, make_run: MakeRun) -> None:
     """Its records were read before it ended; a target that marks it completed would seal incomplete records."""
     make_run(local, "a", 2)
     local.runs.set_state("a", "running", "update")
@@ -122,7 +120,7 @@ def test_run_that_ends_during_the_copy_is_not_complete(local: Store, other: Stor
     assert other.runs.state("a").status == "running"
 
 
-def test_what_the_target_did_since_is_not_lost(local: Store, other: Store, make_run: MakeRun) -> None:
+def test_newer_target_records_are_kept(local: Store, other: Store, make_run: MakeRun) -> None:
     make_run(local, "a", 1)
     copy(local, "a", other)
     make_run(other, "a", 2)
@@ -132,7 +130,7 @@ def test_what_the_target_did_since_is_not_lost(local: Store, other: Store, make_
     assert other.runs.state("a") == state
 
 
-def test_dropped_checkpoints_stay_dropped_with_their_proof(local: Store, other: Store, make_run: MakeRun) -> None:
+def test_dropped_checkpoints_stay_dropped(local: Store, other: Store, make_run: MakeRun) -> None:
     made = make_run(local, "a", 2)
     key = [key for kind, key in made if kind == "checkpoint"][1]
     original = local.drop("checkpoint", key)
@@ -163,9 +161,7 @@ class TestRefusals:
         named = f"turns/{turns} is not in the store; needed by run a, iteration 0, stage rollout"
         self.refuse(local, "a", other, ArtifactMissingError, named, "nothing was copied")
 
-    def test_a_flipped_byte_is_named_and_the_run_does_not_arrive(
-        self, store: Store, make_run: MakeRun, tmp_path: Path
-    ) -> None:
+    def test_flipped_byte_stops_the_copy(self, store: Store, make_run: MakeRun, tmp_path: Path) -> None:
         kind, key = make_run(store, "a", 1)[-1]
         location = open_location(store.url)
         path = next(file.path for file in location.files(f"{kind}/{key}") if file.path.endswith(".safetensors"))
@@ -201,7 +197,7 @@ class TestRefusals:
         with other.runs.hold("a"):
             self.refuse(local, "a", other, StoreError, f"process {os.getpid()} on this machine is working on run 'a'")
 
-    def test_a_target_that_does_not_keep_what_it_is_sent(
+    def test_target_that_loses_bytes_fails(
         self, local: Store, other: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         make_run(local, "a", 1)
@@ -220,7 +216,7 @@ class TestRefusals:
         copy(local, "a", other)
         assert verify_store(open_location(other.url)).damages == []
 
-    def test_what_is_deleted_at_the_target_meanwhile(
+    def test_deletion_at_target_stops_copy(
         self, local: Store, other: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """If an artifact that the target already had is deleted during the copy, no incomplete run appears there."""

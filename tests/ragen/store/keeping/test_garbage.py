@@ -38,7 +38,7 @@ def test_what_every_run_needs_stays(store: Store, make_run: MakeRun) -> None:
     assert paths(store) == before
 
 
-def test_what_only_a_deleted_run_needed_goes(store: Store, make_run: MakeRun) -> None:
+def test_artifacts_of_deleted_run_are_removed(store: Store, make_run: MakeRun) -> None:
     mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
     assert set(mine) & set(other)
     forget(store, "b")
@@ -54,7 +54,7 @@ def test_what_only_a_deleted_run_needed_goes(store: Store, make_run: MakeRun) ->
     assert not any(path.startswith("tmp/") for path in paths(store))
 
 
-def test_inputs_are_kept_though_no_record_names_them(store: Store, make_run: MakeRun) -> None:
+def test_inputs_without_record_are_kept(store: Store, make_run: MakeRun) -> None:
     """The branch's record names only its last update."""
     made = make_run(store, "a")
     store.runs.create("branch", flow="replay", preset=None, config={})
@@ -74,9 +74,7 @@ def test_young_artifacts_stay(store: Store, make_run: MakeRun) -> None:
 
 
 @pytest.mark.parametrize(("age_h", "is_gone"), [(0.0, False), (23.9, False), (24.1, True), (1000.0, True)])
-def test_age_is_that_of_the_newest_file(
-    local: Store, make_run: MakeRun, tmp_path: Path, age_h: float, is_gone: bool
-) -> None:
+def test_age_is_of_newest_file(local: Store, make_run: MakeRun, tmp_path: Path, age_h: float, is_gone: bool) -> None:
     make_run(local, "a", 1)
     other = make_run(local, "b", 1, keep=0.25)[-1]
     forget(local, "b")
@@ -131,9 +129,7 @@ def test_what_a_run_names_meanwhile_stays(store: Store, make_run: MakeRun) -> No
     assert artifacts(store) == before
 
 
-def test_what_is_made_again_meanwhile_is_not_touched(
-    store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recreated_artifact_is_not_deleted(store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(store, "a", 1)
     other = make_run(store, "b", 1, keep=0.25)
     forget(store, "b")
@@ -154,9 +150,7 @@ def test_what_is_made_again_meanwhile_is_not_touched(
 
 
 @pytest.mark.ci
-def test_killed_deletion_is_finished_by_the_next(
-    store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_deletion_is_resumed(store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
     forget(store, "b")
     location = open_location(store.url)
@@ -183,7 +177,7 @@ def test_killed_deletion_is_finished_by_the_next(
 class TestLeftovers:
     """Leftovers of killed writers, quarantined data and foreign files."""
 
-    def test_staged_folders_go_when_they_are_old(self, local: Store, make_run: MakeRun, tmp_path: Path) -> None:
+    def test_old_staged_folders_are_deleted(self, local: Store, make_run: MakeRun, tmp_path: Path) -> None:
         make_run(local, "a", 1)
         tmp = tmp_path / "store" / "tmp"
         (tmp / ("0" * 32) / "deep").mkdir(parents=True)
@@ -200,7 +194,7 @@ class TestLeftovers:
         delete_garbage(location, garbage)
         assert [path.name for path in tmp.iterdir()] == ["mine"]
 
-    def test_records_in_the_making_go_when_they_are_old(self, local: Store, make_run: MakeRun, tmp_path: Path) -> None:
+    def test_old_temporary_records_are_deleted(self, local: Store, make_run: MakeRun, tmp_path: Path) -> None:
         make_run(local, "a", 1)
         left = tmp_path / "store" / "runs" / "a" / "iterations" / f".00000.json.{'a' * 32}"
         left.write_text("{")
@@ -210,7 +204,7 @@ class TestLeftovers:
         assert not left.exists()
         assert local.runs.iterations("a")
 
-    def test_half_uploaded_files_go_when_they_are_old(self, store: Store, make_run: MakeRun) -> None:
+    def test_old_partial_uploads_are_deleted(self, store: Store, make_run: MakeRun) -> None:
         make_run(store, "a", 1)
         location = open_location(store.url)
         location.replace(f"turns/{'f' * 32}/0123456789ab/part-00000.parquet", b"half")
@@ -220,7 +214,7 @@ class TestLeftovers:
         delete_garbage(location, garbage)
         assert not any("f" * 32 in path for path in paths(store))
 
-    def test_a_lost_race_beside_an_artifact_goes(self, make_run: MakeRun) -> None:
+    def test_lost_race_files_are_deleted(self, make_run: MakeRun) -> None:
         store = Store("memory://lost-race/store")
         kind, key = make_run(store, "a", 1)[-1]
         location = open_location(store.url)
@@ -246,7 +240,7 @@ class TestLeftovers:
         delete_garbage(location, garbage)
         assert not any(path.startswith("quarantine/") for path in paths(store))
 
-    def test_what_is_not_ours_is_not_looked_at(self, local: Store, make_run: MakeRun, tmp_path: Path) -> None:
+    def test_foreign_files_are_ignored(self, local: Store, make_run: MakeRun, tmp_path: Path) -> None:
         make_run(local, "a", 1)
         for path in ("papers/starpo/manifest.json", "turns/notes/today.txt", "notes.txt", "ablations/x/result.json"):
             (tmp_path / "store" / path).parent.mkdir(exist_ok=True, parents=True)
@@ -257,14 +251,14 @@ class TestLeftovers:
         assert find_garbage(open_location(local.url), now=LATER).doomed == []
 
 
-def test_a_store_without_runs_is_left_alone(store: Store, make_run: MakeRun) -> None:
+def test_store_without_runs_is_refused(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     forget(store, "a")
     with pytest.raises(StoreError, match=r"there are no runs in .*, so all of its 7 artifacts would be deleted"):
         find_garbage(open_location(store.url), now=LATER)
 
 
-def test_beside_a_run_at_work_no_short_age_is_taken(store: Store, make_run: MakeRun) -> None:
+def test_active_run_requires_minimum_age(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     make_run(store, "b", 1, keep=0.25)
     forget(store, "b")
@@ -277,7 +271,7 @@ def test_beside_a_run_at_work_no_short_age_is_taken(store: Store, make_run: Make
     assert len(artifacts(store)) == 7
 
 
-def test_records_of_a_run_half_copied_count(store: Store, make_run: MakeRun) -> None:
+def test_half_copied_run_keeps_its_artifacts(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     open_location(store.url).delete(["runs/a/run.json"])
     assert find_garbage(open_location(store.url), now=LATER).doomed == []

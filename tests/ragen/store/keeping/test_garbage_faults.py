@@ -20,7 +20,7 @@ def damaged(store: Store, make_run: MakeRun) -> tuple[Store, str]:
     return store, turns
 
 
-def test_a_missing_artifact_is_named_and_nothing_goes(damaged: tuple[Store, str]) -> None:
+def test_missing_input_stops_deletion(damaged: tuple[Store, str]) -> None:
     store, turns = damaged
     before = paths(store)
     garbage = find_garbage(open_location(store.url), now=LATER)
@@ -33,7 +33,7 @@ def test_a_missing_artifact_is_named_and_nothing_goes(damaged: tuple[Store, str]
     assert paths(store) == before
 
 
-def test_records_that_cannot_be_read_stop_it(store: Store, make_run: MakeRun) -> None:
+def test_unreadable_records_stop_deletion(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     for text in ("{", "[]", '{"rollout": 3}', '{"rollout": {"turns": 3}}'):
         open_location(store.url).replace("runs/a/iterations/00000.json", text.encode())
@@ -42,7 +42,7 @@ def test_records_that_cannot_be_read_stop_it(store: Store, make_run: MakeRun) ->
 
 
 @pytest.mark.ci
-def test_a_checkpoint_that_was_dropped_is_no_fault(store: Store, make_run: MakeRun) -> None:
+def test_dropped_checkpoint_is_no_fault(store: Store, make_run: MakeRun) -> None:
     made = make_run(store, "a", 3)
     checkpoints = [key for kind, key in made if kind == "checkpoint"]
     store.drop("checkpoint", checkpoints[1])

@@ -61,7 +61,7 @@ def test_missing_and_truncated_files(store: Store, make_run: MakeRun) -> None:
     assert "bytes, " in found["/".join(rewards)]
 
 
-def test_an_edited_manifest_that_no_run_needs(store: Store, make_run: MakeRun) -> None:
+def test_edited_unneeded_manifest_is_damage(store: Store, make_run: MakeRun) -> None:
     made = make_run(store, "a", 1)
     make_run(store, "b", 1, keep=0.25)
     location = open_location(store.url)
@@ -108,7 +108,7 @@ def test_a_file_that_no_manifest_names(store: Store, make_run: MakeRun) -> None:
     assert damages(store) == []
 
 
-def test_a_checkpoint_whose_digest_is_not_that_of_its_files(store: Store, make_run: MakeRun) -> None:
+def test_wrong_checkpoint_content_digest_is_damage(store: Store, make_run: MakeRun) -> None:
     """The file's SHA-256 and the manifest's own digest are forged to match."""
     kind, key = make_run(store, "a", 1)[-1]
     location, manifest = open_location(store.url), store.manifest(kind, key)
@@ -145,9 +145,7 @@ def test_rows_changed_and_files_digested_anew(store: Store, make_run: MakeRun) -
 
 
 @pytest.mark.parametrize("is_needed", [True, False])
-def test_a_dropped_manifest_whose_digests_of_files_were_changed(
-    store: Store, make_run: MakeRun, is_needed: bool
-) -> None:
+def test_edited_dropped_manifest_is_damage(store: Store, make_run: MakeRun, is_needed: bool) -> None:
     kind, key = make_run(store, "a", 1)[-1]
     dropped = store.drop(kind, key)
     (first, *others) = dropped.files

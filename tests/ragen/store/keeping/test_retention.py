@@ -14,20 +14,20 @@ from starpo.schemas.manifest import Stage
 from tests.examples import put_folder
 
 
-def test_the_first_every_nth_and_the_newest() -> None:
+def test_first_nth_and_newest_are_kept() -> None:
     assert kept_numbers(10, every=4) == [0, 4, 8, 10]
     assert kept_numbers(0, every=4) == [0]
     assert kept_numbers(3, every=1) == [0, 1, 2, 3]
 
 
-def test_checkpoint_passed_on_is_kept_by_any_of_its_numbers() -> None:
+def test_repeated_checkpoint_kept_by_any_number() -> None:
     keys = ["a", "b", "c", "c", "c", "d", "e"]  # iterations 2 and 3 made no update: c has the numbers 2, 3 and 4
     assert superseded(keys, every=4) == {"b": 1, "d": 5}
     assert superseded(keys, every=5) == {"b": 1, "c": 2}
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 8))
-def test_what_was_dropped_is_never_kept_later(steps: list[int], every: int) -> None:
+def test_dropped_checkpoint_is_never_kept_later(steps: list[int], every: int) -> None:
     """A run drops checkpoints as it proceeds, and none that it would keep later has been dropped by then."""
     keys = [str(sum(step > 0 for step in steps[: i + 1])) for i in range(len(steps))]
     gone: set[str] = set()
@@ -110,7 +110,7 @@ def test_checkpoint_numbers_are_iterations() -> None:
     assert checkpoint_keys({5: update}) == {6: "b"}  # a branch that starts at checkpoint 5 of another run
 
 
-def test_checkpoints_of_a_replay_begin_with_those_of_its_run(tmp_path):
+def test_replay_checkpoints_begin_with_base(tmp_path):
     store = Store(str(tmp_path))
     records = {
         "base": {
@@ -132,7 +132,7 @@ def test_checkpoints_of_a_replay_begin_with_those_of_its_run(tmp_path):
     assert policies(store, "lonely") == {}
 
 
-def test_a_checkpoint_that_a_damaged_run_may_have_is_kept(store: Store) -> None:
+def test_damaged_run_blocks_dropping_checkpoints(store: Store) -> None:
     record(store, "damaged", 6, prefix="d")
     file = Path(store.url, "runs", "damaged", "iterations", "00000.json")
     whole = file.read_bytes()

@@ -16,7 +16,7 @@ def usage(store: Store) -> Usage:
     return measure(open_location(store.url))
 
 
-def test_kinds_add_up_to_what_is_on_disk(local: Store, make_run: MakeRun, tmp_path: Path) -> None:
+def test_usage_by_kind_sums_to_disk(local: Store, make_run: MakeRun, tmp_path: Path) -> None:
     make_run(local, "a", 2)
     open_location(local.url).replace(f"turns/{'f' * 32}/part-00000.parquet", b"half")
     open_location(local.url).replace(f"tmp/{'e' * 32}/part-00000.parquet", b"staged")
@@ -33,7 +33,7 @@ def test_kinds_add_up_to_what_is_on_disk(local: Store, make_run: MakeRun, tmp_pa
     assert [kind.size_bytes for kind in found.kinds] == sorted((k.size_bytes for k in found.kinds), reverse=True)
 
 
-def test_runs_share_what_they_have_in_common(store: Store, make_run: MakeRun) -> None:
+def test_usage_of_runs_counts_shared_bytes(store: Store, make_run: MakeRun) -> None:
     mine, other = set(make_run(store, "a", 1)), set(make_run(store, "b", 1, keep=0.25))
     runs = {run.run: run for run in usage(store).runs}
 

@@ -14,7 +14,7 @@ from tests.examples import put_folder
 QUESTION = {"model": "m", "prompt": "Is it?", "template": "{think}"}
 
 
-def test_the_first_answer_to_a_question_stays(store: Store) -> None:
+def test_first_answer_is_kept(store: Store) -> None:
     assert store.answers.get(QUESTION) is None
     store.answers.put(QUESTION, "YES")
     store.answers.put(QUESTION, "NO")

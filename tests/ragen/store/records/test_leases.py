@@ -77,7 +77,7 @@ def test_it_is_given_back(store: Store) -> None:
         assert not store.runs.is_running("mine")
 
 
-def test_a_second_one_is_told_who_works_on_it(store: Store) -> None:
+def test_second_holder_is_refused(store: Store) -> None:
     with store.runs.hold("mine"):
         time.sleep(0.3)  # long enough for another heartbeat of the holder
         with (
@@ -90,7 +90,7 @@ def test_a_second_one_is_told_who_works_on_it(store: Store) -> None:
 
 
 @pytest.mark.ci
-def test_of_several_processes_at_once_one_works_and_one_is_told(local: Store) -> None:
+def test_concurrent_processes_one_holds(local: Store) -> None:
     contenders = [python(CONTENDER, local.url) for _ in range(3)]
 
     def tell(contender: subprocess.Popen[str]) -> None:
@@ -118,7 +118,7 @@ def test_of_several_processes_at_once_one_works_and_one_is_told(local: Store) ->
 
 
 @pytest.mark.ci
-def test_a_killed_holder_is_succeeded_at_once(local: Store) -> None:
+def test_killed_holder_is_succeeded_at_once(local: Store) -> None:
     holder = python(HOLDER, local.url)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
@@ -135,7 +135,7 @@ def test_a_killed_holder_is_succeeded_at_once(local: Store) -> None:
     holder.communicate()
 
 
-def test_holder_elsewhere_is_respected_while_heard_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_holder_with_heartbeat_is_respected(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with held_elsewhere(store, monkeypatch):
         path, location = "runs/mine/leases/000001.json", open_location(store.url)
         elsewhere = leases.Holder.model_validate_json(location.read(path))
@@ -168,7 +168,7 @@ def test_silent_holder_elsewhere_is_succeeded(store: Store, monkeypatch: pytest.
 
 @pytest.mark.ci
 @pytest.mark.parametrize("data", [b"", b"{", b"[]"])
-def test_a_lease_that_was_never_written_whole_expires(store: Store, data: bytes) -> None:
+def test_unreadable_lease_expires(store: Store, data: bytes) -> None:
     open_location(store.url).replace("runs/mine/leases/000007.json", data)
     started = time.monotonic()
     with store.runs.hold("mine"):
@@ -176,13 +176,13 @@ def test_a_lease_that_was_never_written_whole_expires(store: Store, data: bytes)
         assert lease_files(store) == ["000008.json"]
 
 
-def test_an_old_sign_from_another_machine_is_not_believed(store: Store) -> None:
+def test_stale_remote_heartbeat_is_ignored(store: Store) -> None:
     old = leases._myself().model_copy(update={"machine": "another", "heard": datetime.now(UTC) - timedelta(minutes=3)})
     open_location(store.url).replace("runs/mine/leases/000001.json", leases._json(old))
     assert not store.runs.is_running("mine")
 
 
-def test_a_store_that_fails_for_a_while_does_not_end_the_work(
+def test_failed_renewal_does_not_end_work(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with store.runs.hold("mine") as lease:
@@ -194,7 +194,7 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_work(
     assert lease_files(store) == []
 
 
-def test_runs_without_a_lease_are_judged_by_their_state(store: Store) -> None:
+def test_run_without_lease_follows_state(store: Store) -> None:
     """Runs of earlier releases have no lease."""
     assert not store.runs.is_running("mine")
     store.runs.set_state("mine", "running")
@@ -208,7 +208,7 @@ def test_it_does_not_name_the_machine(store: Store) -> None:
         assert platform.node() not in open_location(store.url).read("runs/mine/leases/000001.json").decode()
 
 
-def test_lease_not_given_back_does_not_lock_its_process_out(store: Store) -> None:
+def test_unreleased_lease_can_be_retaken(store: Store) -> None:
     """The store is unreachable when the lease is released; the same process can take the lease again."""
 
     def unreachable(*_: object) -> None:
@@ -222,7 +222,7 @@ def test_lease_not_given_back_does_not_lock_its_process_out(store: Store) -> Non
 
 
 @pytest.mark.ci
-def test_an_older_lease_that_cannot_be_deleted_stops_nobody(
+def test_undeletable_old_lease_is_ignored(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     dead = leases._myself().model_copy(update={"machine": "another", "heard": datetime.now(UTC) - timedelta(days=1)})
@@ -241,7 +241,7 @@ def test_an_older_lease_that_cannot_be_deleted_stops_nobody(
         assert lease_files(store) == ["000002.json"]
 
 
-def test_one_that_slept_does_not_take_the_number_of_another(store: Store) -> None:
+def test_suspended_holder_loses_its_lease(store: Store) -> None:
     """All leases were released meanwhile, and a third process took the same number."""
     with store.runs.hold("mine") as lease:
         (name,) = lease_files(store)

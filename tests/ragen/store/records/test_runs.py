@@ -12,7 +12,7 @@ from starpo.ragen.store.records.runs import RunRecord, Runs
 CONFIG = {"seed": 1, "filter": {"keep": 0.25, "strategy": "top_fraction"}}
 
 
-def test_same_name_and_settings_is_the_same_run(store: Store) -> None:
+def test_create_same_settings_returns_same_run(store: Store) -> None:
     made = store.runs.create("first", flow="starpo", preset="sokoban", config=CONFIG)
     assert store.runs.create("first", flow="starpo", preset=None, config=dict(reversed(CONFIG.items()))) == made
 
@@ -36,7 +36,7 @@ REUSED = (
         ({"seed": 2}, ""),
     ],
 )
-def test_a_run_of_another_length_or_filter_is_told_the_way(store: Store, change, advice) -> None:
+def test_reused_name_error_gives_fork_advice(store: Store, change, advice) -> None:
     config = {"iterations": 10, "seed": 1, "filter": {"keep": 0.25}}
     store.runs.create("first", flow="starpo", preset=None, config=config)
     with pytest.raises(StoreError) as caught:
@@ -47,7 +47,7 @@ def test_a_run_of_another_length_or_filter_is_told_the_way(store: Store, change,
     assert (last == REUSED) == (not advice)
 
 
-def test_same_name_with_other_settings_says_which(store: Store) -> None:
+def test_create_with_other_settings_names_them(store: Store) -> None:
     store.runs.create("first", flow="starpo", preset=None, config=CONFIG)
     other = {"seed": 2, "filter": {"keep": 0.5, "strategy": "top_fraction"}, "new": True}
     with pytest.raises(StoreError) as caught:
@@ -63,7 +63,7 @@ def test_same_name_with_other_settings_says_which(store: Store) -> None:
     assert store.runs.get("first").config == CONFIG
 
 
-def test_second_run_of_one_name_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_create_with_other_settings_fails(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the run would have the settings of one and the artifacts of the other."""
     find = Runs.find
 
@@ -91,7 +91,7 @@ def test_unknown_run_suggests_near_ones(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".x", "a b"])
-def test_names_that_would_lead_elsewhere_are_refused(store: Store, name: str) -> None:
+def test_unsafe_run_names_are_rejected(store: Store, name: str) -> None:
     with pytest.raises(StoreError, match="cannot be a run name"):
         store.runs.create(name, flow="starpo", preset=None, config={})
     with pytest.raises(StoreError, match="cannot be a run name"):
@@ -126,7 +126,7 @@ def test_stages_by_iteration(store: Store) -> None:
     assert found[2] == {"rollout": {"turns": "t2"}, "update": {"checkpoint": "c", "metrics": "m"}}
 
 
-def test_threads_do_not_lose_each_others_stages(store: Store) -> None:
+def test_concurrent_stages_are_all_recorded(store: Store) -> None:
     store.runs.create("r", flow="starpo", preset=None, config={})
     threads = [
         threading.Thread(target=store.runs.record_stage, args=("r", 0, f"stage-{n}", {"metrics": str(n)}))
@@ -149,7 +149,7 @@ def test_state(store: Store) -> None:
     assert second.heartbeat >= first.heartbeat
 
 
-def test_local_files_are_whole_and_nothing_else_is_left(local: Store, tmp_path: Path) -> None:
+def test_local_records_leave_no_temporary_files(local: Store, tmp_path: Path) -> None:
     local.runs.create("r", flow="starpo", preset=None, config=CONFIG)
     local.runs.record_stage("r", 12, "rollout", {"turns": "t"})
     local.runs.set_state("r", "running")
@@ -171,7 +171,7 @@ def test_broken_files_are_named(local: Store, tmp_path: Path, text: str) -> None
         local.runs.iterations("r")
 
 
-def test_what_else_lies_among_runs_is_passed_over(tmp_path: Path) -> None:
+def test_foreign_files_among_runs_are_ignored(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store.runs.create("mine", flow="starpo", preset=None, config={})
     (Path(store.url) / "runs" / "mine (copy)").mkdir()

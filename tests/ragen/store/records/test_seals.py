@@ -49,7 +49,7 @@ def edit(store: Store, name: str, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
-def test_each_record_names_the_digest_before_it(local: Store) -> None:
+def test_records_chain_by_digest(local: Store) -> None:
     completed(local)
     names = ["run.json", *(f"iterations/{iteration:05d}.json" for iteration in range(3))]
     for before, after in pairwise(names):
@@ -70,7 +70,7 @@ def test_each_record_names_the_digest_before_it(local: Store) -> None:
         ("iterations/00001.json", "\n", "\n\n"),
     ],
 )
-def test_a_record_that_was_changed_is_named_with_both_digests(local: Store, name: str, old: str, new: str) -> None:
+def test_changed_record_names_both_digests(local: Store, name: str, old: str, new: str) -> None:
     completed(local)
     written = hashlib.sha256(file(local, name).read_bytes()).hexdigest()
     edit(local, name, old, new)
@@ -84,20 +84,20 @@ def test_a_record_that_was_changed_is_named_with_both_digests(local: Store, name
 
 
 @pytest.mark.parametrize("iteration", [0, 1, 2])
-def test_a_record_that_was_taken_out_is_missed(local: Store, iteration: int) -> None:
+def test_missing_record_breaks_the_chain(local: Store, iteration: int) -> None:
     completed(local)
     file(local, f"iterations/{iteration:05d}.json").unlink()
     assert len(local.runs.seals("r").broken) == 1
 
 
-def test_a_record_that_was_put_in_is_noticed(local: Store) -> None:
+def test_inserted_record_breaks_the_chain(local: Store) -> None:
     completed(local)
     shutil.copy(file(local, "iterations/00002.json"), file(local, "iterations/00003.json"))
     assert local.runs.seals("r").broken
 
 
 @pytest.mark.ci
-def test_a_store_is_checked_for_it_and_names_the_run(store: Store, make_run: MakeRun) -> None:
+def test_verify_store_names_broken_record(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 2)
     location = open_location(store.url)
     assert verify_store(location).damages == []
@@ -109,7 +109,7 @@ def test_a_store_is_checked_for_it_and_names_the_run(store: Store, make_run: Mak
     assert "restore the record from a copy" in damage.what
 
 
-def test_a_run_at_work_or_killed_has_no_head_and_nothing_broken(local: Store) -> None:
+def test_unfinished_run_has_no_broken_seals(local: Store) -> None:
     begin(local)
     local.runs.set_state("r", "running")
     for iteration in range(3):
@@ -122,7 +122,7 @@ def test_a_run_at_work_or_killed_has_no_head_and_nothing_broken(local: Store) ->
 
 @pytest.mark.parametrize("killed_in", [range(0), range(1), range(2), range(3)])
 @pytest.mark.parametrize("keys", ["k", "other"])
-def test_a_run_that_is_taken_up_again_and_killed_breaks_nothing(local: Store, keys: str, killed_in: range) -> None:
+def test_resumed_and_killed_run_stays_sealed(local: Store, keys: str, killed_in: range) -> None:
     """With other keys, as from other code, an earlier record is replaced; later ones seal nothing until rewritten."""
     completed(local)
     before = {path: path.stat().st_mtime_ns for path in file(local, "iterations").iterdir()}
@@ -164,20 +164,20 @@ class TestCopies:
     def other(self, tmp_path: Path) -> Store:
         return Store(str(tmp_path / "other"))
 
-    def test_a_copy_is_sealed_as_its_source(self, local: Store, other: Store, make_run: MakeRun) -> None:
+    def test_copy_is_sealed_like_its_source(self, local: Store, other: Store, make_run: MakeRun) -> None:
         make_run(local, "a", 2)
         local.runs.set_state("a", "completed")
         copy_run(open_location(local.url), "a", open_location(other.url))
         assert other.runs.seals("a") == Seals()
 
-    def test_it_seals_nothing_where_its_source_does_not(self, local: Store, other: Store, make_run: MakeRun) -> None:
+    def test_copy_of_unsealed_run_stays_unsealed(self, local: Store, other: Store, make_run: MakeRun) -> None:
         make_run(local, "a", 2)
         local.runs.set_state("a", "completed")
         strip(local, "a")
         copy_run(open_location(local.url), "a", open_location(other.url))
         assert other.runs.seals("a").absent == local.runs.seals("a").absent
 
-    def test_a_run_that_was_begun_in_both_is_sealed(self, local: Store, other: Store, make_run: MakeRun) -> None:
+    def test_copy_onto_existing_run_is_sealed(self, local: Store, other: Store, make_run: MakeRun) -> None:
         """Its `run.json` was written twice, at different times."""
         make_run(local, "a", 2)
         make_run(other, "a", 1)

@@ -36,7 +36,7 @@ def swept(tmp_path: Path, make_run: Callable[..., list[tuple[str, str]]]) -> tup
     return store, cells[0], cells[1]
 
 
-def test_named_cells_and_their_inputs_are_kept(swept: tuple[Store, str, str]) -> None:
+def test_garbage_keeps_named_cells_and_inputs(swept: tuple[Store, str, str]) -> None:
     store, named, unnamed = swept
     location = open_location(store.url)
     store.runs.forget("mine")
@@ -50,20 +50,20 @@ def test_named_cells_and_their_inputs_are_kept(swept: tuple[Store, str, str]) ->
     assert store.has("turns", store.manifest("checkpoint", checkpoint).inputs["turns"])
 
 
-def test_usage_names_the_sweep_beside_the_runs(swept: tuple[Store, str, str]) -> None:
+def test_usage_lists_sweep_beside_runs(swept: tuple[Store, str, str]) -> None:
     found = {usage.run: usage for usage in measure(open_location(swept[0].url)).runs}
     assert set(found) == {"mine", "sweeps/nightly"}
     assert found["sweeps/nightly"].num_faults == 0
 
 
-def test_a_missing_cell_is_a_fault_of_the_sweep(swept: tuple[Store, str, str]) -> None:
+def test_missing_cell_is_a_fault(swept: tuple[Store, str, str]) -> None:
     store, _, _ = swept
     write_cells(open_location(store.url), "nightly", {"mine@2 sokoban": {"episodes": "f" * 32}})
     (fault,) = Reachability(open_location(store.url)).of("sweeps/nightly").faults
     assert str(fault).startswith(f"episodes/{'f' * 32} is not in the store; needed by run sweeps/nightly")
 
 
-def test_a_damaged_record_is_named_and_nothing_is_deleted(swept: tuple[Store, str, str]) -> None:
+def test_damaged_record_stops_deletion(swept: tuple[Store, str, str]) -> None:
     store, _, _ = swept
     location = open_location(store.url)
     (Path(store.url) / "sweeps" / "nightly" / "cells.json").write_text("{")

@@ -76,5 +76,5 @@ def test_errors_without_an_answer(error: Exception, failure: Failure | None) -> 
     assert not is_answer(error)
 
 
-def test_only_what_the_network_or_an_overload_did_may_pass() -> None:
+def test_only_unreachable_and_busy_are_passing() -> None:
     assert [failure for failure in Failure if failure.is_passing] == [Failure.UNREACHABLE, Failure.BUSY]

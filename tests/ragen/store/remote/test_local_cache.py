@@ -18,7 +18,7 @@ def put(digest: str, size_bytes: int, used_s_ago: float) -> Path:
     return copy
 
 
-def test_a_copy_is_found_and_counts_as_used(cache: Path) -> None:
+def test_cached_copy_is_marked_used(cache: Path) -> None:
     assert local_cache.copy_of("a") is None
     copy = put("a", 10, used_s_ago=9999)
     assert local_cache.copy_of("a") == copy == cache / "a"
@@ -33,7 +33,7 @@ def test_the_first_copy_stays(cache: Path) -> None:
     assert (first / "file").stat().st_size == 10
 
 
-def test_the_oldest_go_first_and_none_in_use(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_trim_deletes_oldest_not_in_use(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     old, older, in_use = (digit * 64 for digit in "012")
     for name, used_s_ago in {old: 9000, older: 10_000, in_use: 60}.items():
         put(name, 100, used_s_ago)
@@ -47,7 +47,7 @@ def test_the_oldest_go_first_and_none_in_use(cache: Path, caplog: pytest.LogCapt
     assert "more than STARPO_CACHE_GB" in caplog.text
 
 
-def test_links_to_copies_take_up_no_room(cache: Path) -> None:
+def test_linked_copies_take_no_space(cache: Path) -> None:
     """Folders of checkpoints with adapters link to the weights of their base."""
     copy = put("0" * 64, 1000, used_s_ago=9000)
     for number in range(5):
@@ -58,7 +58,7 @@ def test_links_to_copies_take_up_no_room(cache: Path) -> None:
     assert copy.is_dir()
 
 
-def test_what_killed_processes_left_goes_after_a_day(cache: Path) -> None:
+def test_abandoned_scratch_is_trimmed_after_day(cache: Path) -> None:
     fresh, abandoned = local_cache.scratch_folder(), local_cache.scratch_folder()
     os.utime(abandoned, (time.time() - 2 * 24 * 3600,) * 2)
     local_cache.trim(10**9)

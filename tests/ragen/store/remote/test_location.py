@@ -23,7 +23,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
 @pytest.mark.parametrize(
     ("url", "kind"), [("store", Folder), ("/store", Folder), ("file:///store", Folder), ("memory://store", Bucket)]
 )
-def test_an_address_names_a_folder_or_a_bucket(url: str, kind: type) -> None:
+def test_open_location_by_address(url: str, kind: type) -> None:
     location = open_location(url)
     assert type(location) is kind
     assert location.name == url
@@ -34,7 +34,7 @@ def test_an_unknown_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         open_location("~nobody-here/store")
 
 
-def test_files_are_replaced_created_once_listed_and_deleted(location: Location) -> None:
+def test_files_replace_create_list_and_delete(location: Location) -> None:
     assert location.names(ARTIFACT) == location.files(ARTIFACT) == []
     location.replace(FILE, b"old")
     location.replace_durably(FILE, b"new")
@@ -52,13 +52,13 @@ def test_files_are_replaced_created_once_listed_and_deleted(location: Location) 
             read(MANIFEST)
 
 
-def test_a_place_without_runs_says_why_it_is_no_store(location: Location) -> None:
+def test_absence_says_why_not_a_store(location: Location) -> None:
     assert location.absence() in ("there is no such folder", "it has nothing below runs/")
     location.replace("runs/mine/run.json", b"{}")
     assert location.absence() == ""
 
 
-def test_manifests_are_listed_and_misses_are_known_where_asking_again_costs_a_request(location: Location) -> None:
+def test_missed_manifest_is_remembered_in_buckets(location: Location) -> None:
     assert not location.was_missed(ARTIFACT)
     assert location.manifests(ARTIFACT) == []
     assert location.was_missed(ARTIFACT) == isinstance(location, Bucket)
@@ -68,7 +68,7 @@ def test_manifests_are_listed_and_misses_are_known_where_asking_again_costs_a_re
     assert not location.was_missed(ARTIFACT)
 
 
-def test_a_hidden_artifact_has_no_manifest_and_keeps_its_files(location: Location) -> None:
+def test_hidden_artifact_keeps_its_files(location: Location) -> None:
     location.replace(FILE, b"rows")
     location.replace(MANIFEST, b"{}")
     place = location.hide(ARTIFACT, "manifest.json")
@@ -77,11 +77,11 @@ def test_a_hidden_artifact_has_no_manifest_and_keeps_its_files(location: Locatio
     assert (place == ARTIFACT) == isinstance(location, Bucket)
 
 
-def test_a_folder_that_has_gone_is_not_hidden(tmp_path: Path) -> None:
+def test_hide_of_missing_folder_is_none(tmp_path: Path) -> None:
     assert open_location(str(tmp_path)).hide(ARTIFACT, "manifest.json") is None
 
 
-def test_attempts_have_names_of_their_own_on_object_storage_alone(location: Location) -> None:
+def test_attempt_paths_are_unique_in_buckets(location: Location) -> None:
     (path,) = location.paths_of(["part.parquet"])
     assert path.endswith("part.parquet")
     assert location.is_attempt(path) == isinstance(location, Bucket)

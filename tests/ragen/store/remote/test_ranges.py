@@ -28,7 +28,7 @@ def opened(calls: list[tuple[int, int]] | None = None, size: int = len(DATA)) ->
 
 
 @given(st.integers(0, 120), st.integers(0, 120))
-def test_it_reads_as_a_file_in_memory_does(start: int, length: int) -> None:
+def test_reads_match_in_memory_file(start: int, length: int) -> None:
     calls: list[tuple[int, int]] = []
     file, plain = opened(calls), io.BytesIO(DATA)
     assert file.seek(start) == plain.seek(start)
@@ -37,7 +37,7 @@ def test_it_reads_as_a_file_in_memory_does(start: int, length: int) -> None:
     assert sum(end - begin for begin, end in calls) == len(DATA[start : start + length])
 
 
-def test_a_file_that_is_shorter_than_it_should_be_is_an_error() -> None:
+def test_short_read_raises_os_error() -> None:
     file = opened(size=110)
     file.seek(95)
     with pytest.raises(OSError, match="5 bytes at 95, expected 15"):
