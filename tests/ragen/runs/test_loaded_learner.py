@@ -26,7 +26,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> LoadedLearner:
     return LoadedLearner(Players())
 
 
-def test_a_learner_is_closed_when_another_is_asked_for(loaded: LoadedLearner) -> None:
+def test_new_settings_close_previous_learner(loaded: LoadedLearner) -> None:
     one, other = UpdateConfig(), UpdateConfig(entropy_coefficient=0.1)
     first = loaded.of(one)
     assert loaded.of(one) is first
@@ -40,9 +40,7 @@ def test_a_learner_is_closed_when_another_is_asked_for(loaded: LoadedLearner) ->
     assert loaded.of(other) is not second
 
 
-def test_a_run_that_goes_on_where_another_kind_of_device_began_it_is_told_once(
-    adapted_store: Store, loaded: LoadedLearner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_device_change_warns_once(adapted_store: Store, loaded: LoadedLearner, monkeypatch: pytest.MonkeyPatch) -> None:
     warnings: list[str] = []
     monkeypatch.setattr(loaded_learner._log, "warning", lambda text, *values: warnings.append(text % values))
     for here in (Device(), H200, H200):

@@ -54,7 +54,7 @@ def test_all_is_closed_at_every_end(monkeypatch: pytest.MonkeyPatch, error: type
     assert not folders[0].exists()
 
 
-def test_players_are_closed_even_if_the_learner_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_players_close_despite_learner_error(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Players] = []
     monkeypatch.setattr(loaded_learner, "load", lambda *_: Stuck)
     monkeypatch.setattr(Players, "close", lambda players: closed.append(players))

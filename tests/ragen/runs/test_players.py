@@ -24,7 +24,7 @@ def players() -> Iterator[Players]:
 
 
 @pytest.mark.parametrize(("has_gpu", "player"), [(False, WorkerPool), (True, LocalPlayer)])
-def test_without_a_gpu_vllm_has_its_own_process(
+def test_vllm_uses_worker_pool_without_gpu(
     players: Players, monkeypatch: pytest.MonkeyPatch, has_gpu: bool, player: type
 ) -> None:
     """On the CPU, vLLM fails when another thread of its process continues what one has started."""
@@ -33,7 +33,7 @@ def test_without_a_gpu_vllm_has_its_own_process(
     assert isinstance(players.player(RolloutConfig(engine="vllm"), 4), player)
 
 
-def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_store_does_not_use_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     actors = object()
     monkeypatch.setenv("STARPO_POOL", "ray")
     monkeypatch.setattr(Players, "_actors", lambda *_: actors)
@@ -45,7 +45,7 @@ def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest
 
 
 @pytest.mark.ci
-def test_what_was_loaded_for_other_settings_is_let_go(players: Players, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_settings_release_the_player(players: Players, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_THREADS", "2")
     rollout, other = (
         RolloutConfig(),
@@ -60,7 +60,7 @@ def test_what_was_loaded_for_other_settings_is_let_go(players: Players, monkeypa
     assert first() is None
 
 
-def test_two_runs_in_one_process_share_no_players(players: Players, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_in_process_share_no_players(players: Players, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_THREADS", "2")
     other = Players()
     pool, other_pool = players.player(RolloutConfig(), 2), other.player(RolloutConfig(), 2)

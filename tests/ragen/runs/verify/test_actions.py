@@ -50,7 +50,7 @@ def test_rows_may_be_in_any_order(played):
     assert list(turn_differences(shuffled, played.settings, played.agent)) == []
 
 
-def test_a_context_that_was_full_is_an_end(play_rollout):
+def test_full_context_is_an_end(play_rollout):
     rollout = play_rollout(SOKOBAN, AgentConfig(prompt="state", context="full"), max_context_tokens=220)
     assert "truncated" in rollout.turns["status"].to_pylist()
     assert list(turn_differences(rollout.turns, rollout.settings, rollout.agent)) == []
@@ -85,7 +85,7 @@ def test_any_changed_value_is_found(played, column, value):
     assert repr(played.turns["trajectory_id"][row].as_py()) in found[0]
 
 
-def test_a_difference_says_where_it_is_and_both_values(played):
+def test_difference_names_place_and_values(played):
     row = first_row(played.turns, lambda r: r["turn"] == 1 and r["executed_actions"])
     turns = played.changed(row, state_digest="f" * 16)
     identifier, digest = (played.turns[name][row].as_py() for name in ("trajectory_id", "state_digest"))
@@ -101,7 +101,7 @@ def test_a_missing_last_turn_is_found(played):
     assert "has no end" in found[0] or "truncated" in found[0]
 
 
-def test_an_action_that_the_environment_does_not_know_is_a_finding_and_no_crash(played):
+def test_unknown_action_is_a_finding(played):
     row = first_row(played.turns, lambda r: len(r["executed_actions"]) == 1)
     turns = played.changed(row, executed_actions=["\x1b[31mFly"])
     [found] = turn_differences(turns, played.settings, played.agent)
@@ -109,7 +109,7 @@ def test_an_action_that_the_environment_does_not_know_is_a_finding_and_no_crash(
     assert "\x1b" not in found
 
 
-def test_another_environment_does_not_come_out_the_same(played):
+def test_other_environment_differs(played):
     other = SOKOBAN.model_copy(update={"vocabulary": "new"})
     assert len(list(turn_differences(played.turns, other, played.agent))) == 12
 

@@ -64,7 +64,7 @@ def test_others_are_found(trained, column, change) -> None:
     assert found.startswith(f"trajectory '{rows[place]['trajectory_id']}': {column} is ")
 
 
-def test_what_needs_a_policy_is_left_to_recomputing() -> None:
+def test_policy_dependent_advantages_need_recomputing() -> None:
     assert has_arithmetic_advantages(GRPO)
     assert has_arithmetic_advantages(UpdateConfig(advantage="grpo", kl_coefficient=0.1))
     for settings in (

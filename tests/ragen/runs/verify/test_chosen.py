@@ -10,6 +10,6 @@ def test_a_sample_is_evenly_spread(share, expected):
     assert sorted(chosen_iterations("mine", range(10), share=share)) == expected
 
 
-def test_a_range_is_of_what_is_recorded():
+def test_range_covers_recorded_iterations_only():
     assert chosen_iterations("mine", [0, 1, 4], first=1) == {1, 4}
     assert chosen_iterations("mine", [0, 1, 4], last=3) == {0, 1}

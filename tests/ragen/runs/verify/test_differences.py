@@ -15,7 +15,7 @@ from tests.examples import example
 
 
 @pytest.mark.parametrize("kind", DATASETS)
-def test_a_dataset_does_not_differ_from_itself(kind):
+def test_table_equals_itself_when_chunked(kind):
     table = example(kind)
     chunked = pa.concat_tables([table.slice(0, 1), table.slice(1)])
     assert table_difference(table, chunked, DATASETS[kind].key) == ""
@@ -47,7 +47,7 @@ def _other(value, type_):
     return (value or 0) + 1
 
 
-def test_the_last_bit_and_the_sign_of_zero_count_and_nan_is_nan():
+def test_table_difference_is_exact_for_floats():
     def table(value: float) -> pa.Table:
         return pa.table({"k": [1, 2], "v": [0.5, value]})
 
@@ -74,7 +74,7 @@ def test_the_last_bit_and_the_sign_of_zero_count_and_nan_is_nan():
         ("a", "b", False),
     ],
 )
-def test_rounding_is_the_last_digits_of_reals(stored, computed, is_same):
+def test_rounding_is_limited_to_last_digits(stored, computed, is_same):
     assert is_close(stored, computed) == is_same
     if stored is not None and computed is not None:
         old, new = pa.table({"v": [stored]}), pa.table({"v": [computed]})
@@ -106,11 +106,11 @@ def folders(tmp_path):
     return tmp_path / "stored", tmp_path / "computed"
 
 
-def test_folders_with_the_same_bytes_do_not_differ(folders):
+def test_identical_folders_do_not_differ(folders):
     assert folder_difference(*folders) == ""
 
 
-def test_weights_that_differ_are_counted_and_measured(folders):
+def test_differing_weights_are_counted_and_measured(folders):
     save_file({"a": torch.zeros(4), "b": torch.tensor([[1.0, 1, 1], [1, 1, 1.5]])}, folders[1] / "model.safetensors")
     found = folder_difference(*folders)
     assert "1 of 2 tensors, first b: 1 of 6 values, by at most 0.5" in found
@@ -119,7 +119,7 @@ def test_weights_that_differ_are_counted_and_measured(folders):
     assert "1 of 1 tensors, first a: 1 of 2 values, by at most 0" in folder_difference(*folders)
 
 
-def test_other_shapes_names_and_files_are_told(folders):
+def test_shape_name_and_file_differences_named(folders):
     save_file({"a": torch.zeros(4), "b": torch.ones(2)}, folders[1] / "model.safetensors")
     assert "b is float32 [2, 3], computed float32 [2]" in folder_difference(*folders)
     save_file({"a": torch.zeros(4).bfloat16(), "b": torch.ones(2, 3)}, folders[1] / "model.safetensors")

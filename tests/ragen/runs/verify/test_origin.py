@@ -36,7 +36,7 @@ def changed(section: str, name: str, value) -> Manifest:
         ("threads", "torch", 4, "threads 4 (here 2)"),
     ],
 )
-def test_another_library_processor_or_thread_count_excuses(section, name, value, said):
+def test_library_or_hardware_change_excuses(section, name, value, said):
     assert different_origin(changed(section, name, value), manifest(), is_from_torch=True) == said
 
 
@@ -45,7 +45,7 @@ def test_what_moves_no_bit_excuses_nothing(section, name):
     assert different_origin(changed(section, name, "other"), manifest(), is_from_torch=True) == ""
 
 
-def test_the_processor_excuses_nothing_where_torch_takes_no_part():
+def test_processor_without_torch_excuses_nothing():
     assert different_origin(changed("hardware", "cpu", "B"), manifest(), is_from_torch=False) == ""
     assert different_origin(manifest({}), manifest(), is_from_torch=True) == ""
 
@@ -55,7 +55,7 @@ def work(version: int = 1, **fields) -> Work:
     return Work(Stage(name="rollout", version=version), (), lambda *_: iter(()), **content)
 
 
-def test_other_work_is_named_by_what_differs():
+def test_mismatch_names_each_difference():
     verdict, detail = mismatch(manifest(settings={"keep": 1.0, "deep": {"a": 1}}), work(inputs={"turns": "u"}))
     assert verdict is Verdict.DIFFERENT
     assert "settings.keep is 1.0, expected 0.5" in detail
@@ -63,7 +63,7 @@ def test_other_work_is_named_by_what_differs():
     assert mismatch(manifest(), replace(work(), stage=Stage(name="reward", version=1)))[0] is Verdict.DIFFERENT
 
 
-def test_settings_that_one_side_does_not_know_are_a_matter_of_releases():
+def test_unknown_settings_give_not_shown():
     stored = {"keep": 0.5, "deep": {"a": 1, "b": 2}}
     verdict, detail = mismatch(manifest(settings=stored), work())
     assert verdict is Verdict.NOT_SHOWN
@@ -71,23 +71,23 @@ def test_settings_that_one_side_does_not_know_are_a_matter_of_releases():
     assert mismatch(manifest(settings=stored), work(seed=2))[0] is Verdict.DIFFERENT  # what both sides have must agree
 
 
-def test_of_another_version_the_inputs_and_the_place_must_agree():
+def test_other_version_compares_inputs_and_iteration():
     assert mismatch(manifest(), work(version=2, settings={"keep": 1.0}))[0] is Verdict.NOT_SHOWN
     assert mismatch(manifest(), work(version=2, inputs={"turns": "u"}))[0] is Verdict.DIFFERENT
     assert mismatch(manifest(settings={"iteration": 1}), work(2, settings={"iteration": 2}))[0] is Verdict.DIFFERENT
 
 
-def test_the_same_work_under_another_key_is_that_of_other_code():
+def test_other_key_means_other_code():
     expected = "it was made with other code than this release would use"
     assert mismatch(manifest(), work()) == (Verdict.NOT_SHOWN, expected)
 
 
-def test_what_the_store_held_at_the_time_is_no_difference():
+def test_has_weights_is_not_compared():
     stored = manifest(settings={"keep": 0.5, "deep": {"a": 1}, "has_weights": True})
     assert mismatch(stored, work(settings={**stored.settings, "has_weights": False}))[0] is Verdict.NOT_SHOWN
 
 
-def test_what_differs_is_told_without_secrets_and_with_its_length():
+def test_mismatch_hides_secrets_and_cuts_text():
     stored = manifest(settings={"keep": "s3://me:pass-word@bucket", "deep": {"a": "x" * 1000}})
     _, detail = mismatch(stored, work())
     assert "settings.keep is 's3://***@bucket', expected 0.5" in detail

@@ -29,7 +29,7 @@ def files(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def test_an_artifact_is_read_and_provided_and_the_original_is_untouched(store, tmp_path):
+def test_scratch_leaves_original_untouched(store, tmp_path):
     key = put(store, {"a": 1})
     before = files(tmp_path)
     with Scratch(store) as scratch:
@@ -45,7 +45,7 @@ def test_an_artifact_is_read_and_provided_and_the_original_is_untouched(store, t
     assert not place.exists()
 
 
-def test_a_content_digest_that_is_not_that_of_the_rows_is_a_fault_beside_an_output_too(store, tmp_path):
+def test_wrong_content_digest_is_a_fault(store, tmp_path):
     key = put(store, {"a": 1})
     file = tmp_path / "store" / "turns" / key / "manifest.json"
     forged = Manifest.model_validate_json(file.read_text()).model_copy(update={"content_digest": "0" * 64}).sealed()
@@ -64,7 +64,7 @@ def test_footers_say_what_their_rows_have(store, kind):
         assert scratch.read(kind, key).fault == ""
 
 
-def test_a_footer_by_which_readers_leave_out_rows_is_a_fault(store, tmp_path):
+def test_forged_footer_statistics_are_a_fault(store, tmp_path):
     """The statistics of one column are forged and the manifest matches the file; rows and digest are unchanged."""
     key = put(store, {"a": 1})
     folder = tmp_path / "store" / "turns" / key
@@ -85,7 +85,7 @@ def entries_of_parquet(folder: Path) -> list[FileEntry]:
     return [entry for entry in entries_of(folder) if entry.name.endswith(".parquet")]
 
 
-def test_damage_is_named_and_no_quarantine_is_written(store, tmp_path):
+def test_damage_is_named_without_quarantine(store, tmp_path):
     key = put(store, {"a": 1})
     file = tmp_path / "store" / "turns" / key / "part-00000.parquet"
     content = bytearray(file.read_bytes())
@@ -100,7 +100,7 @@ def test_damage_is_named_and_no_quarantine_is_written(store, tmp_path):
     assert files(tmp_path) == before
 
 
-def test_rows_under_another_key_than_that_of_their_work_are_a_fault(store, tmp_path):
+def test_wrong_key_is_a_fault(store, tmp_path):
     key = put(store, {"a": 1})
     other = stage_key(STAGE, {"a": 2}, {}, 0)
     folder = tmp_path / "store" / "turns"
@@ -112,7 +112,7 @@ def test_rows_under_another_key_than_that_of_their_work_are_a_fault(store, tmp_p
         assert "another key than the work" in scratch.read("turns", other).fault
 
 
-def test_what_was_computed_stands_in_for_what_is_lost_until_it_is_released(store):
+def test_computed_artifact_replaces_lost_until_release(store):
     with Scratch(store) as scratch:
         key = put(scratch.store, {"a": 1})
         scratch.keep_as_stand_in("turns", key)
@@ -124,7 +124,7 @@ def test_what_was_computed_stands_in_for_what_is_lost_until_it_is_released(store
             scratch.provide("turns", key)
 
 
-def test_what_was_dropped_has_its_manifest_and_no_fault(store, tmp_path):
+def test_dropped_artifact_has_manifest_without_fault(store, tmp_path):
     folder = tmp_path / "weights"
     folder.mkdir()
     (folder / "w.bin").write_bytes(b"1234")

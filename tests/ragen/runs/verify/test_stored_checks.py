@@ -51,7 +51,7 @@ def test_plan(stage: str, artifacts: dict[str, Stored], checks: list[tuple[str, 
 
 
 @pytest.mark.parametrize("settings", [{"is_misplaced": True}, {"excuse": "another release made it"}])
-def test_advantages_of_other_work_are_not_checked(settings: dict[str, object]) -> None:
+def test_advantages_of_other_work_are_unchecked(settings: dict[str, object]) -> None:
     plan = planned_checks(visit("update", UPDATE, **settings), UPDATE, CONFIG)  # type: ignore[arg-type]
     assert [(check.name, check.kind) for check in plan] == [TOKENS, NUMBERS]
 

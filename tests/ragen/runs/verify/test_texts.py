@@ -24,7 +24,7 @@ def differences(rollout, turns=None) -> list[str]:
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("settings", [SOKOBAN, BanditSettings()], ids=["sokoban", "bandit"])
-def test_what_was_said_and_shown_is_what_the_tokens_say(play_rollout, agent, settings):
+def test_recorded_texts_match_tokens(play_rollout, agent, settings):
     assert differences(play_rollout(settings, AGENTS[agent])) == []
 
 
@@ -53,7 +53,7 @@ def test_any_changed_value_is_found(play_rollout, column, change):
     assert found[0].startswith(f"trajectory {rows[row]['trajectory_id']!r}, turn 1: ")
 
 
-def test_a_control_character_in_a_response_does_not_reach_the_terminal(play_rollout):
+def test_control_characters_are_escaped(play_rollout):
     rollout = play_rollout(SOKOBAN)
     [found] = differences(rollout, rollout.changed(0, response="\x1b]0;title\x07"))
     assert found.isprintable()

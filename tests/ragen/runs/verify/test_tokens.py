@@ -40,13 +40,13 @@ def samples_of(tables) -> pa.Table:
     )
 
 
-def test_the_learner_is_given_what_was_seen(tables):
+def test_recorded_tokens_have_no_differences(tables):
     assert 0 < sum(tables[2]["kept"].to_pylist()) < 3
     assert list(token_differences(*tables)) == []
     assert list(token_differences(*tables, samples_of(tables))) == []
 
 
-def test_a_context_that_ends_without_a_response_is_cut_after_the_last_one(play_rollout):
+def test_truncated_context_ends_at_last_response(play_rollout):
     agent = AgentConfig(prompt="state", context="full")
     turns = play_rollout(SOKOBAN, agent, max_context_tokens=220).turns
     assert "truncated" in turns["status"].to_pylist()
@@ -77,7 +77,7 @@ def test_a_wrong_segment_is_found(tables, fault, monkeypatch):
     assert found.startswith("trajectory 'g")
 
 
-def test_a_trajectory_that_was_left_out_is_found(tables, monkeypatch):
+def test_missing_and_reordered_trajectories_are_found(tables, monkeypatch):
     monkeypatch.setattr(starpo.ragen.runs.verify.tokens, "assemble", lambda *arguments: assemble(*arguments)[1:])
     [found] = token_differences(*tables)
     assert "other trajectories" in found

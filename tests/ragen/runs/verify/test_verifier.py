@@ -33,7 +33,7 @@ def judged(_: Work, store: Store, __: ModelPlacement) -> Iterator[Output]:
     yield Output("rewards", example("rewards"), is_deterministic=False)
 
 
-def test_what_rests_on_answers_that_are_not_here_is_not_shown_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_missing_answers_give_not_shown(tmp_path: Path) -> None:
     work = Work(Stage(name="reward", version=1), ("rewards",), judged)
     stores = [Store(str(tmp_path / name)) for name in ("here", "elsewhere")]
     for store in stores:
@@ -69,9 +69,7 @@ def verified(store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch) ->
     return {finding.check: finding for finding in findings}
 
 
-def test_a_derived_checkpoint_of_adapters_is_used_with_the_weights_of_its_base(
-    adapted_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_derived_adapter_checkpoint_uses_base_weights(adapted_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     found = verified(adapted_store, Adapted(), monkeypatch)["turns"]
     assert found.verdict is Verdict.SAME, found
 
@@ -118,7 +116,7 @@ def recomputed(
         (Device(), H200, True, Verdict.NOT_SHOWN, "made on a CPU, here is an NVIDIA H200 ("),
     ],
 )  # fmt: skip
-def test_what_torch_made_is_computed_again_on_a_device_like_its_own(
+def test_recomputing_torch_output_needs_same_device(
     tmp_path: Path, there: Device, here: Device, is_same: bool, verdict: Verdict, detail: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -151,7 +149,7 @@ class Jittery(Drifting):
         (Drifting, H200, "cannot be proved to be the original: it was made on a CPU, and here is an NVIDIA H200"),
     ],
 )
-def test_what_rests_on_a_checkpoint_that_cannot_be_derived_here_is_not_shown(
+def test_underivable_checkpoint_gives_not_shown(
     adapted_store: Store, learner: type[Adapted], here: Device, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Device, "here", lambda: here)
