@@ -42,7 +42,7 @@ def count(model: torch.nn.Module) -> int:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_known_models_have_the_published_number_of_parameters(name: str) -> None:
+def test_known_models_match_published_size(name: str) -> None:
     assert known_architectures()[name].num_parameters == PUBLISHED[name]
 
 
@@ -70,7 +70,7 @@ def test_the_embedded_policy_and_its_critic(name: str, form: str) -> None:
 
 
 @pytest.mark.ci
-def test_adapters_are_counted_as_peft_makes_them() -> None:
+def test_adapter_count_matches_peft() -> None:
     peft = pytest.importorskip("peft")
     config = TinyPolicy(num_layers=2)
     policy, architecture = make_model(config, make_tokenizer()), of_policy(config)
@@ -82,7 +82,7 @@ def test_adapters_are_counted_as_peft_makes_them() -> None:
     assert count(policy) == architecture.num_parameters
 
 
-def test_what_adapters_are_for_is_known_before_the_run() -> None:
+def test_unknown_adapter_target_fails_early() -> None:
     policy = of_policy(TinyPolicy())
     assert policy.num_adapter_parameters(4, ["q_proj", "q_proj"]) == policy.num_adapter_parameters(4, ["q_proj"])
     with pytest.raises(ConfigError, match=r"no linear layers named 'q_porj' .did you mean 'q_proj'"):
@@ -103,7 +103,7 @@ def test_a_folders_configuration_is_read(tmp_path: Path, kind: str) -> None:
     assert found.num_parameters == count(model)
 
 
-def test_of_an_unknown_model_nothing_is_guessed() -> None:
+def test_unknown_model_is_not_estimated() -> None:
     with pytest.raises(
         PolicyError, match=r"neither a folder .* it cannot be estimated; known: .*Qwen/Qwen2.5-0.5B, "
     ) as e:

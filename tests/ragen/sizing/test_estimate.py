@@ -88,7 +88,7 @@ def measured() -> dict[str, float]:
 
 
 @pytest.mark.thorough
-def test_memory_of_an_update_is_estimated_within_a_quarter(measured: dict[str, float]) -> None:
+def test_update_memory_estimate_within_quarter(measured: dict[str, float]) -> None:
     """Measured 211 MB, estimated 235 MB; with six layers and twice the micro-batch, 661 MB and 730 MB."""
     config = preset("smoke", OVERRIDES)
     found = estimate(config, architecture_of(config), Machine(16 * GIB, 1, is_cpu=True))
@@ -98,12 +98,12 @@ def test_memory_of_an_update_is_estimated_within_a_quarter(measured: dict[str, f
 
 
 @pytest.mark.thorough
-def test_bytes_of_a_checkpoint_are_those_written(measured: dict[str, float]) -> None:
+def test_checkpoint_estimate_matches_written_bytes(measured: dict[str, float]) -> None:
     config = preset("smoke", OVERRIDES)
     assert checkpoint_bytes(config, architecture_of(config)) == pytest.approx(measured["checkpoint"], rel=0.01)
 
 
-def test_storage_counts_the_checkpoints_that_are_kept() -> None:
+def test_storage_counts_kept_checkpoints() -> None:
     config = preset("sokoban-paper")
     architecture = architecture_of(config)
     found = estimate(config, architecture, Machine(80 * GIB, 1))
@@ -114,7 +114,7 @@ def test_storage_counts_the_checkpoints_that_are_kept() -> None:
     assert kept == first + 8 * other  # 0, 25, ..., 200
 
 
-def test_adapters_leave_one_frozen_copy_and_small_checkpoints() -> None:
+def test_lora_has_one_frozen_copy() -> None:
     config = preset("sokoban-paper-3b-lora")
     architecture = architecture_of(config)
     found = estimate(config, architecture, Machine(80 * GIB, 1))
@@ -174,11 +174,11 @@ def test_all_that_is_sampled_is_counted(overrides: dict[str, object], sampled: f
         ({"filter.strategy": "top_k", "filter.keep_count": 1, "filter.num_wanted": 3, "rollout.max_attempts": 2}, 0.5),
     ],
 )
-def test_as_many_groups_are_trained_on_as_are_kept(settings: dict[str, Any], share: float) -> None:
+def test_kept_share_follows_the_filter(settings: dict[str, Any], share: float) -> None:
     assert count_tokens(preset("smoke", {"rollout.num_groups": 4, **settings})).kept == share
 
 
-def test_every_part_of_a_mixture_may_keep_a_group() -> None:
+def test_each_mixture_part_keeps_a_group() -> None:
     settings = {"filter.strategy": "top_fraction", "filter.scope": "environment", "rollout.num_groups": 16}
     num_parts = len(preset("mixture").tags)
     for keep, number in ((0.01, num_parts), (0.25, 4 + num_parts - 1), (1.0, 16)):
@@ -198,7 +198,9 @@ were freed by the garbage collector alone."""
 
 
 @pytest.mark.parametrize(("dtype", "micro_batch_tokens", "peak_gib", "held_gib"), ON_A_GPU)
-def test_memory_of_an_update_on_a_gpu(dtype: str, micro_batch_tokens: int, peak_gib: float, held_gib: float) -> None:
+def test_gpu_update_memory_matches_measurement(
+    dtype: str, micro_batch_tokens: int, peak_gib: float, held_gib: float
+) -> None:
     """Within 15 percent: 10.8, 33.6 and 19.6 GiB for 10.35, 30.35 and 19.75; the CUDA context is not torch's."""
     config = preset("sokoban-smollm2", {
         "policy.name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct", "agent.max_turns": 12, "agent.context": "full",
@@ -222,7 +224,7 @@ FINE_TUNED = [
 
 
 @pytest.mark.parametrize(("name", "tuning", "peak_gib"), FINE_TUNED)
-def test_memory_of_fine_tuning_is_estimated_from_above(name: str, tuning: dict[str, Any], peak_gib: float) -> None:
+def test_fine_tuning_memory_is_upper_bound(name: str, tuning: dict[str, Any], peak_gib: float) -> None:
     """Up to a third too high: demonstrations share more than their openings."""
     config = preset(name, {
         "policy.name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct",
@@ -232,7 +234,7 @@ def test_memory_of_fine_tuning_is_estimated_from_above(name: str, tuning: dict[s
     assert 1 < sum(part.size_bytes for part in found.imitation) / GIB / peak_gib < 1.34
 
 
-def test_the_peak_is_that_of_the_phase_that_needs_most() -> None:
+def test_peak_is_the_largest_phase() -> None:
     settings = {"policy.name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct", "policy.fine_tuning.batch_size": 64}
     config = preset("bandit-smollm2", settings)
     found = estimate(config, architecture_of(config), Machine(16 * GIB, 2, is_cpu=True)).memory

@@ -18,7 +18,7 @@ def refused(name: str, machine: Machine, overrides: dict[str, object] | None = N
     return str(caught.value)
 
 
-def test_too_little_memory_is_said_with_numbers_and_parts() -> None:
+def test_memory_error_lists_largest_parts() -> None:
     message = refused("sokoban-paper", Machine(24 * GIB, 1))
     first, *lines = message.splitlines()
     needed = re.fullmatch(
@@ -32,7 +32,7 @@ def test_too_little_memory_is_said_with_numbers_and_parts() -> None:
     assert message.endswith("STARPO_SHOULD_CHECK_MEMORY=false starts the run anyway.")
 
 
-def test_too_little_host_memory_for_offloaded_states_is_said() -> None:
+def test_host_memory_error_names_optimiser_states() -> None:
     overrides = {"update.learner": "deepspeed", "update.deepspeed.offload_optimizer": True}
     message = refused("sokoban-paper", Machine(141 * GIB, 1), overrides, host=8.0 * GIB)
     assert "it puts about 11.0 GiB of optimiser states into the machine's memory, which has 8.0 GiB" in message

@@ -54,7 +54,7 @@ def test_recomputed_activations_cost_a_third_more(settings: dict[str, object], t
         assert num_passes(config) / num_trained == pytest.approx(trained * training_pass + scored / 3)
 
 
-def test_run_takes_as_long_as_the_one_measured(store_with_times: Store) -> None:
+def test_run_time_scales_from_measured_run(store_with_times: Store) -> None:
     """Two iterations: rollouts of 4 and 2 s, the second with a further attempt of 3 s; updates of 10 and 20 s."""
     config = preset("smoke", {"iterations": 2})
     seconds = run_seconds(config, pace_of(store_with_times, "a"))
@@ -64,7 +64,7 @@ def test_run_takes_as_long_as_the_one_measured(store_with_times: Store) -> None:
     assert run_seconds(twice, pace_of(store_with_times, "a"))["rollouts"] == pytest.approx(4 * 9.0)
 
 
-def test_a_run_without_an_update_has_no_speed(tmp_path) -> None:
+def test_pace_without_an_update_fails(tmp_path) -> None:
     store = Store(str(tmp_path))
     store.runs.create("a", flow="starpo", preset=None, config=preset("smoke").model_dump(mode="json"))
     with pytest.raises(ConfigError, match="run 'a' has stored no update yet"):

@@ -48,13 +48,13 @@ def test_activations_are_what_torch_keeps(dtype: str, num_tokens: int) -> None:
 
 
 @pytest.mark.parametrize(("stage", "gigabytes"), [(1, 31.4), (2, 16.6), (3, 1.88)])
-def test_zero_as_in_the_papers_figure_1(stage: int, gigabytes: float) -> None:
+def test_zero_bytes_match_paper_figure_1(stage: int, gigabytes: float) -> None:
     """7.5 billion parameters on 64 GPUs."""
     found = zero_bytes(7_500_000_000, stage, 64)
     assert sum(found.values()) / 1e9 == pytest.approx(gigabytes, abs=0.05)
 
 
-def test_offloaded_states_are_in_the_hosts_memory() -> None:
+def test_offloaded_states_use_host_memory() -> None:
     found = zero_bytes(1000, 2, 4, is_offloaded=True)
     assert found == {"weights": 2000, "gradients": 500, "optimiser": 0, "host": 3000}
 
@@ -65,7 +65,7 @@ def test_logits_of_a_micro_batch() -> None:
     assert LOGITS_AT_A_TIME == scoring._LOGITS_AT_A_TIME
 
 
-def test_logits_are_there_a_few_positions_at_a_time() -> None:
+def test_logits_are_limited_by_chunk_size() -> None:
     large = 2 * LOGITS_AT_A_TIME // 128
     assert logits_part(SMALL, large, has_entropy=True).size_bytes == 20 * LOGITS_AT_A_TIME
     assert logits_part(SMALL, large, has_entropy=True, is_cut_up=True).size_bytes == 20 * 2 * LOGITS_AT_A_TIME
@@ -78,7 +78,7 @@ def test_muon_keeps_one_momentum_of_matrices() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_rows_that_share_prefixes_keep_their_masks(dtype: str) -> None:
+def test_shared_prefix_rows_keep_masks(dtype: str) -> None:
     """Beside what is kept without a mask; exact."""
     plain, masked = kept_bytes(SMALL, 96, dtype), kept_bytes(SMALL, 96, dtype, is_masked=True)
     assert masked - plain == attention_bytes(SMALL, 96, 96, dtype)
@@ -86,7 +86,7 @@ def test_rows_that_share_prefixes_keep_their_masks(dtype: str) -> None:
     assert attention_bytes(SMALL, 96, 96, dtype) == SMALL.num_layers * once
 
 
-def test_without_a_fused_kernel_scores_are_kept() -> None:
+def test_unfused_attention_keeps_scores() -> None:
     """The kernel that a GPU takes in float32, on the CPU; exact."""
     plain = kept_bytes(SMALL, 96, "float32")
     with sdpa_kernel(SDPBackend.MATH):

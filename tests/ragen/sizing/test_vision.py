@@ -30,12 +30,12 @@ def test_the_embedded_policy_is_counted_whole():
     assert count_tokens(config).image == 4 * 4 + 2
 
 
-def test_the_known_model_has_the_published_number_of_parameters():
+def test_known_vision_model_matches_published_size():
     assert known_architectures()["Qwen/Qwen2.5-VL-3B"].num_parameters == 3_754_622_976
     assert count_tokens(preset("sokoban-visual-3b")).image == 7 * 7 + 2
 
 
-def test_a_models_parameters_and_image_tokens_are_its_own(folder):  # noqa: F811
+def test_parameters_and_image_tokens_match_model(folder):  # noqa: F811
     config = of_folder(folder)
     model, _ = load_policy(folder)
     architecture = architecture_of(config)
@@ -46,7 +46,7 @@ def test_a_models_parameters_and_image_tokens_are_its_own(folder):  # noqa: F811
     )
 
 
-def test_activations_of_images_are_what_torch_keeps(folder, shown):  # noqa: F811
+def test_image_activations_match_torch(folder, shown):  # noqa: F811
     """Within 1 percent; the rest is statistics of norms and attention."""
     model, tokenizer = load_policy(folder)
     vision = architecture_of(of_folder(folder)).vision
