@@ -35,7 +35,7 @@ def test_the_core_names_no_room(room: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if declared(kind)])
-def test_what_a_room_declares_is_registered_and_can_be_loaded(kind: str) -> None:
+def test_declared_names_are_registered_and_load(kind: str) -> None:
     (registry,) = (registry for registry in PLUGGABLE if registry.group == f"starpo.{kind}")
     for name in declared(kind):
         assert registry.is_built_in(name)
@@ -46,7 +46,7 @@ def test_what_a_room_declares_is_registered_and_can_be_loaded(kind: str) -> None
             assert not target or callable(resolve(target)), name
 
 
-def test_a_command_of_a_room_has_the_place_that_it_declares() -> None:
+def test_command_panel_place_matches_declaration() -> None:
     for name, command in declared("commands").items():
         assert COMMANDS[command["panel"]].index(name) == command["place"]
 

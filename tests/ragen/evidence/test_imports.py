@@ -31,7 +31,7 @@ def test_rows_without_origin_were_sampled(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
-def test_environment_may_have_its_name_in_the_views(tmp_path, suffix):
+def test_env_column_accepts_view_name(tmp_path, suffix):
     turns = example("turns")
     names = ["environment" if name == "env" else name for name in turns.column_names]
     file = tmp_path / f"turns.{suffix}"

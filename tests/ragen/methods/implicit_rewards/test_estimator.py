@@ -26,14 +26,14 @@ def test_istar_by_hand():
     assert found.baselines_B.tolist() == [0, 1]
 
 
-def test_the_step_advantage_has_a_weight_and_its_scale_has_none():
+def test_step_weight_scales_normalised_step_advantage():
     one = istar(two_members([[3, 1], [-1, -3]], step_weight=0.5)).advantages_BT
     assert one[0, 0].item() == pytest.approx(1 + 1.5 * 5**-0.5)
     scaled = istar(two_members([[30, 10], [-10, -30]], step_weight=0.5)).advantages_BT  # a tenfold beta: the same
     assert scaled.flatten().tolist() == pytest.approx(one.flatten().tolist())
 
 
-def test_all_pairs_of_a_group_whose_returns_differ():
+def test_preferences_pair_members_with_unequal_returns():
     returns, groups = torch.tensor([1.0, 0.0, 0.0, 5.0, 2.0]), torch.tensor([0, 0, 0, 1, 1])
     everybody = torch.ones(5, dtype=torch.bool)
     assert preferences(returns, groups, everybody).tolist() == [[0, 1], [0, 2], [3, 4]]
@@ -42,7 +42,7 @@ def test_all_pairs_of_a_group_whose_returns_differ():
     assert len(preferences(torch.zeros(5), groups, everybody)) == 0
 
 
-def test_the_loss_is_that_of_bradley_and_terry():
+def test_preference_loss_is_bradley_terry():
     pairs = torch.tensor([[0, 1], [2, 1]])
     assert preference_loss(torch.zeros(3), pairs).item() == pytest.approx(math.log(2))
     rewards = torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64)

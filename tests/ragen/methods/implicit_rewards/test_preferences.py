@@ -40,7 +40,7 @@ def logprobs(folder: str | Path, trajectories) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("context_mode", ["full", "window"])
-def test_the_step_is_that_of_trajectory_dpo(policy_folder, make_trajectories, context, context_mode):
+def test_step_matches_trajectory_dpo(policy_folder, make_trajectories, context, context_mode):
     """Compared with DPO's loss as in the paper, differentiated through the whole sequences of every pair."""
     trajectories = make_trajectories(8, context=context_mode)
     result = loaded(policy_folder).update(trajectories, context)
@@ -58,7 +58,7 @@ def test_the_step_is_that_of_trajectory_dpo(policy_folder, make_trajectories, co
     assert result.metrics["update/prm_gradient_norm"] == pytest.approx(norm, rel=1e-3)
 
 
-def test_it_learns_to_pay_the_better_one_more(policy_folder, make_trajectories, context):
+def test_training_raises_accuracy_of_preferences(policy_folder, make_trajectories, context):
     eager = ISTAR.model_copy(update={"prm": PRMConfig(beta=0.5, optimiser=OptimiserConfig(learning_rate=0.01))})
     learner, trajectories, losses = loaded(policy_folder, eager), make_trajectories(8), []
     for iteration in range(6):
@@ -68,7 +68,7 @@ def test_it_learns_to_pay_the_better_one_more(policy_folder, make_trajectories, 
     assert result.metrics["update/prm_accuracy"] >= 0.9  # random members may have equal responses
 
 
-def test_a_stored_one_goes_on_as_if_it_had_never_stopped(policy_folder, make_trajectories, context, tmp_path):
+def test_resumed_model_equals_uninterrupted(policy_folder, make_trajectories, context, tmp_path):
     trajectories, second = make_trajectories(8), dataclasses.replace(context, iteration=1)
     through = loaded(policy_folder)
     through.update(trajectories, context)
@@ -83,9 +83,7 @@ def test_a_stored_one_goes_on_as_if_it_had_never_stopped(policy_folder, make_tra
 
 
 @pytest.mark.parametrize("activation_checkpointing", [False, True])
-def test_measuring_takes_the_same_step_and_changes_nothing(
-    policy_folder, make_trajectories, context, activation_checkpointing
-):
+def test_measuring_takes_same_step_without_effects(policy_folder, make_trajectories, context, activation_checkpointing):
     """The step is taken in a copy, in all of its layers, and the copy is scored after it."""
     trajectories, eager = make_trajectories(8), PRMConfig(optimiser=OptimiserConfig(learning_rate=0.1))
     settings = {"num_minibatches": 1, "activation_checkpointing": activation_checkpointing, "prm": eager}
@@ -98,7 +96,7 @@ def test_measuring_takes_the_same_step_and_changes_nothing(
     assert float(gradients[0].norm()) == pytest.approx(after.metrics["update/gradient_norm"], rel=1e-4)
 
 
-def test_equal_returns_prefer_nothing_and_leave_it_as_it_was(policy_folder, make_trajectories, context, tmp_path):
+def test_equal_returns_leave_model_unchanged(policy_folder, make_trajectories, context, tmp_path):
     even = [dataclasses.replace(t, normalised_return=1.0) for t in make_trajectories(8)]
     learner = loaded(policy_folder)
     metrics = learner.update(even, context).metrics
