@@ -14,7 +14,7 @@ from tests.examples import example, example_turns
 from tests.schemas.changes import Rows, rebuilt, setting, setting_where
 
 
-def test_message_names_rule_rows_ids_and_what_to_do() -> None:
+def test_message_names_rule_rows_and_ids() -> None:
     table = rebuilt(example("turns"), setting_where(lambda r: r["turn"] == 2, prompt_ids=[-1]))
     with pytest.raises(ContractViolation) as caught:
         validate(table, "turns")
@@ -32,7 +32,7 @@ def test_message_names_rule_rows_ids_and_what_to_do() -> None:
 
 
 @pytest.mark.ci
-def test_message_stays_short_when_everything_is_wrong() -> None:
+def test_message_length_is_limited() -> None:
     table = example_turns(100)
     wrong = {name: pa.nulls(table.num_rows, table.schema.field(name).type) for name in table.schema.names}
     with pytest.raises(ContractViolation) as caught:
@@ -45,9 +45,7 @@ def test_message_stays_short_when_everything_is_wrong() -> None:
 @pytest.mark.parametrize("wrong", [{}, {"action_cost": 1.0, "env_seed": 99}])
 @settings(max_examples=10, deadline=None)
 @given(cuts=st.lists(st.integers(0, 60), max_size=6), order=st.permutations(range(60)))
-def test_order_of_rows_and_cuts_between_batches_do_not_matter(
-    wrong: dict[str, Any], cuts: list[int], order: list[int]
-) -> None:
+def test_row_order_does_not_matter(wrong: dict[str, Any], cuts: list[int], order: list[int]) -> None:
     """The wrong values break a rule on rows and one across the rows of a group."""
     table = rebuilt(example_turns(3), setting(2, **wrong))
     assert reported(table.take(order), sorted({0, *cuts, 60})) == reported(table, [0, 60])

@@ -21,7 +21,7 @@ def test_what_a_source_lacks(column: str) -> None:
     assert [row for (row,) in found] == expected
 
 
-def test_what_was_played_here_is_not_imported() -> None:
+def test_played_turns_are_not_imported() -> None:
     assert imported_facts({"info": imported_info(FACTS)}) == FACTS
     assert not any(imported_facts({"info": info}) for info in PLAYED)
     assert is_imported(pl.Series([imported_info(FACTS), *PLAYED])).to_list() == [True, False, False, False]

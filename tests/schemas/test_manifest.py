@@ -13,13 +13,13 @@ def manifest() -> Manifest:
     ).sealed()  # fmt: skip
 
 
-def test_unsealed_is_not_intact_and_unknown_keys_are_refused() -> None:
+def test_unsealed_and_unknown_keys_are_rejected() -> None:
     assert not manifest().model_copy(update={"manifest_digest": ""}).is_intact
     with pytest.raises(ValidationError):
         Manifest.model_validate({**manifest().model_dump(), "extra": 1})
 
 
-def test_replay_fault_is_written_only_where_it_is() -> None:
+def test_replay_fault_is_written_if_set() -> None:
     assert "replay_fault" not in manifest().model_dump_json()
     marked = manifest().model_copy(update={"replay_fault": "it asks the clock"}).sealed()
     assert marked.manifest_digest != manifest().sealed().manifest_digest

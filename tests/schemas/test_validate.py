@@ -55,7 +55,7 @@ NO_RESPONSE = {**datasets.NO_RESPONSE, "prompt_ids": [], "terminated": False}
         },
     ],
 )  # fmt: skip
-def test_last_turn_may_go_wrong_in_every_way_there_is(turn: dict[str, Any]) -> None:
+def test_last_turn_accepts_every_failure(turn: dict[str, Any]) -> None:
     validate(rebuilt(example("turns"), setting(TURNS_EACH - 1, **turn)), "turns")
 
 
@@ -246,7 +246,7 @@ VALUE_FAULTS = [
 FAULTS = [*(("turns", *fault) for fault in TURN_FAULTS), *OTHER_FAULTS, *VALUE_FAULTS]
 
 
-def test_every_check_and_rule_has_a_fault() -> None:
+def test_every_check_and_rule_has_fault() -> None:
     """Nulls have tests of their own."""
     demands = {(kind, column, check.error) for kind in CHECKS for column, of in CHECKS[kind].items() for check in of}
     for kind, dataset in DATASETS.items():
@@ -269,7 +269,7 @@ def test_rule_is_named_when_broken(kind: str, change: Callable[[Rows], object], 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("kind", DATASETS)
-def test_null_is_found_in_every_column_that_forbids_it(kind: str) -> None:
+def test_null_is_found_where_forbidden(kind: str) -> None:
     for column in DATASETS[kind].columns:
         table = rebuilt(example(kind), setting(0, **{column.name: None}))
         if not column.nullable:
@@ -286,7 +286,7 @@ def test_null_inside_a_list_is_found(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", DATASETS)
-def test_missing_extra_reordered_and_retyped_columns_are_found(kind: str) -> None:
+def test_wrong_columns_are_named(kind: str) -> None:
     table, first = example(kind), DATASETS[kind].columns[0]
     assert broken_rules(table.drop_columns([first.name]), kind) == {(first.name, f"is a column of type {first.type}")}
     extra = table.append_column("extra", pa.nulls(table.num_rows))
@@ -304,7 +304,7 @@ def test_missing_extra_reordered_and_retyped_columns_are_found(kind: str) -> Non
         ('{"name":"go", "arguments":{}}', ['{"arguments": {}, "name": "go"}']),
     ],
 )
-def test_action_may_differ_in_case_and_white_space(answer: str, actions: list[str]) -> None:
+def test_action_case_and_whitespace_may_differ(answer: str, actions: list[str]) -> None:
     said = {"answer": answer, "response": f"<answer>{answer}</answer>", "think": None, "parsed_actions": actions}
     done = {"executed_actions": [], "action_rewards": [], "action_effective": [], "actions_left": 2}
     how = {"format_ok": False, "status": "format_error", "forfeited_actions": 2}
@@ -312,7 +312,7 @@ def test_action_may_differ_in_case_and_white_space(answer: str, actions: list[st
 
 
 @pytest.mark.parametrize("forfeited", [0, 2])
-def test_malformed_responses_may_use_up_actions_or_not(forfeited: int) -> None:
+def test_malformed_responses_may_forfeit_actions(forfeited: int) -> None:
     malformed = {"parsed_actions": [], "answer": None, "executed_actions": [], "action_rewards": []}
     malformed |= {"action_effective": [], "format_ok": False, "status": "format_error"}
 
@@ -328,7 +328,7 @@ def test_loss_share_may_be_zero_throughout() -> None:
     validate(rebuilt(example("samples"), setting_where(lambda r: True, loss_share=0.0)), "samples")
 
 
-def test_every_rule_names_columns_of_its_dataset() -> None:
+def test_rules_name_existing_columns() -> None:
     for kind, dataset in DATASETS.items():
         assert set(CHECKS[kind]) <= set(dataset.schema.names)
         for rule in (*ROW_RULES[kind], *ACROSS_RULES[kind]):
@@ -340,7 +340,7 @@ def test_every_rule_names_columns_of_its_dataset() -> None:
     ("kind", "column"),
     [(kind, column.name) for kind in DATASETS for column in DATASETS[kind].columns if pa.types.is_list(column.type)],
 )
-def test_lists_that_begin_with_a_null_are_named(kind: str, column: str) -> None:
+def test_lists_beginning_with_null_are_named(kind: str, column: str) -> None:
     def with_nulls(rows: Rows) -> None:
         for number, row in enumerate(rows):
             row[column] = [None, *(row[column] if number else [])]
