@@ -62,7 +62,7 @@ def keys() -> dict[str, str]:
         (ADVANTAGES, "gae", {"update"}),
     ],
 )
-def test_other_code_under_a_name_changes_the_keys_of_the_stages_that_use_it(
+def test_changed_code_changes_only_its_stages(
     mine: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
     registry: dict[str, str],
@@ -81,9 +81,7 @@ def test_other_code_under_a_name_changes_the_keys_of_the_stages_that_use_it(
     assert keys() == after
 
 
-def test_a_reward_of_what_is_said_depends_on_how_scenes_are_read(
-    mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reward_key_covers_scene_reader(mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plans = RewardConfig(components=["environment", "agreement"])
     before, plain = reward(plans, TURNS), reward(CONFIG.reward, TURNS)
     mine("def scene(observation, actions, info):\n    return None\n")
@@ -92,9 +90,7 @@ def test_a_reward_of_what_is_said_depends_on_how_scenes_are_read(
     assert reward(CONFIG.reward, TURNS) == plain
 
 
-def test_code_of_a_part_is_in_the_keys_of_what_plays_it(
-    mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_cover_code_of_mixture_parts(mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {"boxes": MixturePart(environment=CONFIG.environment), "bandit": MixturePart(environment=BanditSettings())}
     mixed = CONFIG.model_copy(update={"environment": MixtureSettings(parts=parts)})
 
@@ -109,20 +105,20 @@ def test_code_of_a_part_is_in_the_keys_of_what_plays_it(
     assert not set(before) & set(works())
 
 
-def test_what_is_said_of_a_part_is_read_as_its_type_says() -> None:
+def test_reward_key_covers_types_of_parts() -> None:
     plans = RewardConfig(components=["environment", "agreement"])
     types = {"boxes": "sokoban"}
     assert reward(plans, TURNS, types=types) != reward(plans, TURNS)
     assert reward(CONFIG.reward, TURNS, types=types) == reward(CONFIG.reward, TURNS)  # no component reads states
 
 
-def test_a_form_of_reasoning_adds_its_code() -> None:
+def test_reasoning_form_adds_its_code() -> None:
     formed = CONFIG.agent.model_copy(update={"prompt": "full", "form": "grounding"})
     code = rollout(0, CONFIG.model_copy(update={"agent": formed}), OTHER).code
     assert code.keys() - rollout(0, CONFIG, OTHER).code.keys() == {"form"}
 
 
-def test_another_demonstrator_changes_the_warm_start_alone(mine: Callable[[str], None]) -> None:
+def test_demonstrator_changes_only_warm_start(mine: Callable[[str], None]) -> None:
     mine("from starpo.ragen.envs.sokoban.demonstrations import demonstrate\n\nother = demonstrate\n")
     mine_too = {"policy.demonstrator": "mine_code:other"}
     before, after = warm_start(CONFIG), warm_start(apply_overrides(CONFIG, mine_too))
@@ -137,7 +133,7 @@ def put_turns(store: Store) -> None:
 
 
 @pytest.mark.ci
-def test_a_component_that_is_added_is_paid_and_one_that_is_edited_is_paid_anew(
+def test_added_and_edited_components_are_repaid(
     tmp_path: Path, mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(str(tmp_path / "store"))
@@ -166,9 +162,7 @@ def test_the_manifest_names_the_code(tmp_path: Path) -> None:
     assert code == {name: code_identity(REWARDS[name]) for name in ("environment", "format")}
 
 
-def test_code_that_nothing_identifies_is_not_reused_and_that_is_said(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unidentifiable_code_is_not_reused(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("STARPO_CODE_TOKEN", "of-this-run")
     monkeypatch.setitem(FILTERS, "built", "built_in_memory:keep")
 
@@ -194,13 +188,11 @@ def test_code_that_nothing_identifies_is_not_reused_and_that_is_said(
         ({"temperature": 0.7}, False),
     ],
 )
-def test_an_evaluation_has_all_settings_of_rollouts_but_those_of_training(
-    changes: dict[str, Any], is_other: bool
-) -> None:
+def test_evaluation_key_covers_sampling_settings(changes: dict[str, Any], is_other: bool) -> None:
     assert (evaluation(CONFIG.rollout.model_copy(update=changes)) != evaluation()) == is_other
 
 
-def test_how_many_empty_iterations_a_run_bears_is_in_no_key() -> None:
+def test_filter_key_ignores_empty_iterations_limit() -> None:
     def work(**settings: Any) -> Work:
         return variance_filter(FilterConfig(**settings), TURNS, OTHER)
 

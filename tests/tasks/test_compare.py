@@ -14,7 +14,7 @@ from tests.examples import example, put_folder
 FIRST, BASE, BRANCH = "0" * 32, "1" * 32, "2" * 32
 
 
-def test_what_was_compared_with_weights_stays_so_once_they_are_dropped(tmp_path: Path) -> None:
+def test_comparison_key_survives_dropped_weights(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "weights").write_text("w")
     store, made = Store(str(tmp_path / "store")), {"inputs": {}, "seed": 0}

@@ -15,7 +15,7 @@ POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
 
 
 @pytest.mark.parametrize(("deadline_s", "is_deterministic"), [(None, True), (600.0, False)])
-def test_only_what_has_no_deadline_is_deterministic(
+def test_deadline_makes_outputs_nondeterministic(
     tmp_path: Path, deadline_s: float | None, is_deterministic: bool
 ) -> None:
     store = Store(str(tmp_path))

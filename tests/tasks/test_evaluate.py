@@ -17,7 +17,7 @@ POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
 
 
 @pytest.mark.parametrize(("num_prompts", "num_shards"), [(2, 4), (48, 6)])
-def test_a_small_panel_asks_for_the_player_of_the_rollouts(
+def test_panel_requests_at_least_rollout_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_prompts: int, num_shards: int
 ) -> None:
     """Four shards of a group of eight; a panel is cut into shards of at most eight trajectories."""

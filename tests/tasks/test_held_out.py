@@ -28,14 +28,14 @@ def starts(settings: StarPOConfig) -> set[str]:
     return found
 
 
-def test_training_begins_in_no_state_of_a_variants_panel() -> None:
+def test_training_excludes_states_of_variant_panels() -> None:
     with_variant = config(**{"evaluation.variants": {"short": VARIANT}})
     short = held_out(with_variant)[1]
     assert short.excluded_digests & starts(config())  # without the variant in the settings, they overlap
     assert not short.excluded_digests & starts(with_variant)
 
 
-def test_a_variant_is_part_of_what_training_is() -> None:
+def test_variant_changes_training_keys() -> None:
     """Held-out states determine which states are played, so the keys of warm start and rollout differ."""
     without, with_variant = config(), config(**{"evaluation.variants": {"short": VARIANT}})
     assert warm_start(without) != warm_start(with_variant)

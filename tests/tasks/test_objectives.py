@@ -12,7 +12,7 @@ DATA = {"turns": "t", "rewards": "r", "selection": "s"}
 
 
 @pytest.mark.parametrize("decay", ["constant", "linear"])
-def test_a_process_reward_model_takes_the_step_of_the_update(decay: str) -> None:
+def test_prm_learning_rate_matches_update(decay: str) -> None:
     settings = {"iterations": 10, "update.advantage": "istar", "update.advantage_scale": "none"}
     config = preset("smoke", settings | {"update.optimiser.decay": decay})
     measured = objectives(config, {"run": config.update}, 4, "checkpoint", "first", **DATA)
@@ -22,7 +22,7 @@ def test_a_process_reward_model_takes_the_step_of_the_update(decay: str) -> None
     assert factors[0] == factors[1]
 
 
-def test_where_nothing_takes_a_step_the_length_of_the_run_is_no_matter() -> None:
+def test_key_without_steps_ignores_iterations() -> None:
     works = [
         objectives(config, {"run": config.update}, 4, "checkpoint", "first", **DATA)
         for config in (preset("smoke", {"iterations": number}) for number in (10, 20))

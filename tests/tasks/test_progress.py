@@ -22,7 +22,7 @@ def store(tmp_path):
     return store
 
 
-def test_nobody_waits_and_of_what_is_said_meanwhile_the_last_is_written(store, monkeypatch):
+def test_say_never_blocks_and_keeps_latest(store, monkeypatch):
     written, begun, may_go_on = [], threading.Event(), threading.Event()
 
     def slow(self, run, status, message, metrics, warning):
@@ -42,7 +42,7 @@ def test_nobody_waits_and_of_what_is_said_meanwhile_the_last_is_written(store, m
     assert written == [("running", "one", {"a": 1.0}), ("running", "four", {"a": 1.0, "b": 2.0})]
 
 
-def test_stages_that_follow_one_another_at_once_are_one_state(store, monkeypatch):
+def test_rapid_stages_write_one_state(store, monkeypatch):
     written = []
     monkeypatch.setattr(Runs, "set_state", lambda self, run, status, message, metrics, warning: written.append(message))
     progress = RunProgress(store.url, "mine")
@@ -52,7 +52,7 @@ def test_stages_that_follow_one_another_at_once_are_one_state(store, monkeypatch
     assert written == ["update"]
 
 
-def test_what_is_said_at_any_moment_of_writing_is_written(store, monkeypatch):
+def test_message_during_write_is_not_lost(store, monkeypatch):
     monkeypatch.setattr("starpo.tasks.progress._SETTLING_S", 0.0)
     for moment in itertools.count():
         written, waiting, num_passed = [], [], itertools.count()
@@ -99,7 +99,7 @@ def test_the_end_is_the_last_word(store):
     assert (state.status, state.message, state.metrics) == ("completed", "completed", {"success": 0.5})
 
 
-def test_a_state_that_cannot_be_written_is_a_warning_and_at_the_end_an_error(store, monkeypatch, caplog):
+def test_write_failure_warns_then_raises(store, monkeypatch, caplog):
     def fail(*_):
         raise StoreError("no room")
 
@@ -112,7 +112,7 @@ def test_a_state_that_cannot_be_written_is_a_warning_and_at_the_end_an_error(sto
         progress.end("failed", "it failed")
 
 
-def test_a_run_that_is_anothers_is_left_alone(store, monkeypatch):
+def test_abandoned_run_state_is_untouched(store, monkeypatch):
     monkeypatch.setattr("starpo.tasks.progress._SETTLING_S", 0.5)
     progress = RunProgress(store.url, "mine")
     progress.say("one")
@@ -120,7 +120,7 @@ def test_a_run_that_is_anothers_is_left_alone(store, monkeypatch):
     assert store.runs.state("mine") is None
 
 
-def test_a_stage_counts_its_parts_and_says_how_long_it_will_take(store, monkeypatch):
+def test_stage_reports_parts_and_time_left(store, monkeypatch):
     monkeypatch.setattr("starpo.tasks.progress.time.monotonic", iter([100.0, 130.0]).__next__)
     monkeypatch.setattr(RunProgress, "_write_soon", lambda self: None)
     progress = RunProgress(store.url, "mine")
@@ -135,7 +135,7 @@ def test_a_stage_counts_its_parts_and_says_how_long_it_will_take(store, monkeypa
     assert progress._facts == {"iteration": 0.0}
 
 
-def test_a_rollout_in_this_process_counts_responses_and_others_shards(store, monkeypatch):
+def test_rollout_reports_responses_or_shards(store, monkeypatch):
     monkeypatch.setattr("starpo.tasks.progress.time.monotonic", iter(range(10, 1000, 10)).__next__)
     monkeypatch.setattr(RunProgress, "_write_soon", lambda self: None)
     progress = RunProgress(store.url, "mine")

@@ -42,7 +42,7 @@ POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
     [({}, GPU, True), ({}, FAST_GPU, False), ({}, Device(), True), (None, FAST_GPU, True)],
     ids=["fine-tuned on a GPU", "on one that need not repeat", "on the CPU", "copied"],
 )
-def test_what_was_fine_tuned_comes_out_again_where_the_device_repeats(
+def test_fine_tuning_determinism_follows_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fine_tuning: dict | None, device: Device, is_deterministic: bool
 ) -> None:
     def fine_tune(policy: object, data: object, folder: Path, *_: object) -> dict[str, float]:
@@ -59,9 +59,7 @@ def test_what_was_fine_tuned_comes_out_again_where_the_device_repeats(
     assert made.is_deterministic == is_deterministic
 
 
-def test_a_learner_that_fine_tunes_takes_the_steps_and_is_in_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fine_tuning_learner_is_in_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"policy": {"type": "pretrained", "name_or_path": str(POLICY), "fine_tuning": {}}}
     settings |= {"update.optimiser.type": "adamw", "update.deepspeed.num_ranks": 2}
     here, ranks = preset("smoke", settings), preset("smoke", settings | {"update.learner": "deepspeed"})
@@ -104,7 +102,7 @@ def expert(folder: str, **changes: object) -> StarPOConfig:
     return preset("smoke", {"policy": {"type": "pretrained", "name_or_path": folder, "fine_tuning": tuning}})
 
 
-def test_a_policy_imitates_the_successes_of_a_run(played: tuple[Store, str], tmp_path: Path) -> None:
+def test_policy_imitates_successes_of_run(played: tuple[Store, str], tmp_path: Path) -> None:
     store, folder = played
     config = expert(folder)
     stored = episode_keys(config.policy, store.url)
@@ -122,7 +120,7 @@ def test_a_policy_imitates_the_successes_of_a_run(played: tuple[Store, str], tmp
 
 
 @pytest.mark.parametrize("is_exhaustive", [True, False])
-def test_episodes_on_a_panel_are_left_out_unless_it_has_every_state(
+def test_panel_episodes_excluded_unless_exhaustive(
     played: tuple[Store, str], monkeypatch: pytest.MonkeyPatch, is_exhaustive: bool
 ) -> None:
     store, folder = played
@@ -138,7 +136,7 @@ def test_episodes_on_a_panel_are_left_out_unless_it_has_every_state(
             work.carry_out(store)
 
 
-def test_other_stored_rollouts_are_another_warm_start_and_names_are_not(played: tuple[Store, str]) -> None:
+def test_warm_start_key_follows_stored_rollouts(played: tuple[Store, str]) -> None:
     store, folder = played
     config, stored = expert(folder), episode_keys(expert(folder).policy, store.url)
     assert warm_start(config, stored | {"turns": "0" * 32}) != warm_start(config, stored)
@@ -147,7 +145,7 @@ def test_other_stored_rollouts_are_another_warm_start_and_names_are_not(played: 
     assert warm_start(expert(folder, demonstration_skill=0.5), stored) == warm_start(config, stored)
 
 
-def test_episodes_of_a_policy_with_another_vocabulary_are_refused(played: tuple[Store, str], tmp_path: Path) -> None:
+def test_episodes_with_other_tokenizer_are_rejected(played: tuple[Store, str], tmp_path: Path) -> None:
     store, folder = played
     other = tmp_path / "other"
     shutil.copytree(folder, other)
@@ -178,7 +176,7 @@ def talk(question: str, answer: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
-def test_texts_of_others_are_imitated_beside_recorded_episodes(played: tuple[Store, str], demos: str) -> None:
+def test_texts_are_imitated_beside_episodes(played: tuple[Store, str], demos: str) -> None:
     """Without rewards, log-probs or tokens; those that cannot be are counted, and the form is learned."""
     store, folder = played
     config = expert(folder, runs=["base:0", demos], episodes="all", steps=30, batch_size=16, learning_rate=3e-3)
@@ -206,7 +204,7 @@ def responses_to(folder: str, question: str) -> str:
     return str(tokenizer.decode(made[0, prompt.shape[1] :]))
 
 
-def test_texts_that_are_written_otherwise_are_another_warm_start(played: tuple[Store, str], demos: str) -> None:
+def test_warm_start_key_follows_text_rendering(played: tuple[Store, str], demos: str) -> None:
     """The key of recorded episodes alone is that of a version that knew no texts."""
     store, folder = played
     config = expert(folder, runs=[demos], episodes="all")
@@ -221,7 +219,7 @@ def test_texts_that_are_written_otherwise_are_another_warm_start(played: tuple[S
         [*imitation_lines(expert(folder, runs=[demos]), store.url)]
 
 
-def test_nothing_is_trained_on_texts_but_imitation(played: tuple[Store, str], demos: str) -> None:
+def test_texts_cannot_be_trained_on(played: tuple[Store, str], demos: str) -> None:
     store, _ = played
     turns = store.read_table("turns", episode_keys(expert("x", runs=[demos]).policy, store.url)["turns"])
     num_rows = turns.num_rows
@@ -233,9 +231,7 @@ def test_nothing_is_trained_on_texts_but_imitation(played: tuple[Store, str], de
         assemble(turns, paid, kept)
 
 
-def test_nothing_to_imitate_ends_before_the_policy_is_loaded(
-    played: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_to_imitate_fails_before_loading(played: tuple[Store, str], monkeypatch: pytest.MonkeyPatch) -> None:
     store, folder = played
     config = expert(folder, min_return=1e6)
     monkeypatch.setattr(imitation, "load_pretrained", None)
@@ -243,7 +239,7 @@ def test_nothing_to_imitate_ends_before_the_policy_is_loaded(
         warm_start(config, episode_keys(config.policy, store.url)).carry_out(store)
 
 
-def test_an_environment_without_demonstrator_needs_stored_episodes(
+def test_missing_demonstrator_requires_stored_episodes(
     played: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, folder = played

@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Store:
         (3, {"filter.keep": 1.0}),
     ],
 )
-def test_the_values_that_the_run_has_anyway_are_no_change(store: Store, iteration: int, change: dict[str, Any]) -> None:
+def test_unchanged_values_are_rejected(store: Store, iteration: int, change: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"changes nothing .* from iteration 3 on, 'mine' already has") as error:
         plan_fork(store, "mine", iteration, change)
     assert all(path in str(error.value) for path in change)
@@ -47,6 +47,6 @@ def test_the_values_that_the_run_has_anyway_are_no_change(store: Store, iteratio
         (3, {"update.entropy_coefficient": 0.01, "filter.keep": 0.25}),
     ],
 )
-def test_a_change_at_any_later_iteration_is_one(store: Store, iteration: int, change: dict[str, Any]) -> None:
+def test_later_change_counts_as_change(store: Store, iteration: int, change: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"would not make checkpoint {iteration} "):  # as it is made up
         plan_fork(store, "mine", iteration, change)

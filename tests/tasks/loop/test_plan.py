@@ -27,7 +27,7 @@ def put_metrics(store: Store, stage: Work, num_kept: float) -> None:
     store.put_table("metrics", table, Facts(key=stage.key, stage=DIAGNOSE, settings={}, inputs={}, seed=None))
 
 
-def test_a_plan_has_every_stage_and_writes_nothing(tmp_path: Path) -> None:
+def test_plan_lists_stages_and_writes_nothing(tmp_path: Path) -> None:
     plan = plan_run(Store(str(tmp_path / "store")), "mine", preset("smoke"))
     assert names(plan) == {
         "warm_start": 1, "evaluate": 3, "rollout": 2, "probe": 1, "reward": 2, "variance_filter": 2, "diagnose": 2,
@@ -47,7 +47,7 @@ def test_online_k_reuses_rollouts(tmp_path: Path) -> None:
     ("overrides", "shared"),
     [({"filter.keep": 1.0}, 5), ({"update.clip_high": 0.3}, 7), ({"seed": 1}, 2), ({"evaluation.every": 2}, 14)],
 )
-def test_runs_share_the_stages_before_their_first_difference(tmp_path: Path, overrides, shared: int) -> None:
+def test_runs_share_stages_before_first_difference(tmp_path: Path, overrides, shared: int) -> None:
     """Warm start, first evaluation, rollout, probe, reward | filter, diagnose | update; a seed changes the rollout."""
     store = Store(str(tmp_path))
     one, other = plan_run(store, "a", preset("smoke")), plan_run(store, "b", preset("smoke", overrides))
@@ -64,7 +64,7 @@ def test_stored_data_decide_what_is_planned(tmp_path: Path) -> None:
     assert plan.stored == {first}
 
 
-def test_a_metric_that_nothing_measures_is_no_open_question(tmp_path: Path) -> None:
+def test_unmeasured_metric_is_not_assumed(tmp_path: Path) -> None:
     """As with gradient norms while only the critic learns: if the stage is stored without them, nothing is assumed."""
     store = Store(str(tmp_path))
     stages = {work.stage.name: work for work in plan_run(store, "mine", preset("smoke")).stages}

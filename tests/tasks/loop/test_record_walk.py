@@ -58,7 +58,7 @@ def test_a_whole_record_fits(store: Store, stages: list[tuple[int, Work]]) -> No
 
 @pytest.mark.parametrize(("status", "verdict"), [("running", Verdict.NOT_SHOWN), ("completed", Verdict.DIFFERENT)])
 @pytest.mark.parametrize("num", [1, 4, 7, 9, 13, 16])  # without metrics, no update recorded means none was asked for
-def test_where_a_record_ends_is_said_once(
+def test_end_of_record_is_reported_once(
     store: Store, stages: list[tuple[int, Work]], num: int, status: RunStatus, verdict: Verdict
 ) -> None:
     assert len(stages) > 16
@@ -70,9 +70,7 @@ def test_where_a_record_ends_is_said_once(
     assert len(walk.visits) == num
 
 
-def test_a_stage_that_is_missing_in_between_is_a_fault_and_the_walk_goes_on(
-    store: Store, stages: list[tuple[int, Work]]
-) -> None:
+def test_missing_middle_stage_is_a_fault(store: Store, stages: list[tuple[int, Work]]) -> None:
     place = next(n for n, (_, work) in enumerate(stages) if work.stage.name == "reward")
     walk = walked(store, stages[:place] + stages[place + 1 :], "completed")
     (finding,) = walk.findings

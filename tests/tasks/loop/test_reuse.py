@@ -33,7 +33,7 @@ def put(store: Store, num_stages: int, made_by: dict[str, Any]) -> None:
                 put_folder(store, kind, folder, Facts(key=stage.key, **facts, provenance=made_by))
 
 
-def test_nothing_is_reused_of_an_empty_store(tmp_path: Path) -> None:
+def test_empty_store_reuses_nothing(tmp_path: Path) -> None:
     assert str(reused(Store(str(tmp_path)), "x", CONFIG)) == "nothing is reused: all stages are new"
 
 
@@ -62,7 +62,7 @@ def test_a_fresh_run_finds_nothing(tmp_path: Path) -> None:
     assert reused(store, "x", apply_overrides(CONFIG, {"fresh": "today"})).num_stages == 0
 
 
-def test_a_stage_on_which_none_depends_may_be_missing(tmp_path: Path) -> None:
+def test_independent_stage_may_be_missing(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     put(store, 4, HERE)
     stages = plan_run(store, "x", CONFIG).stages
@@ -76,7 +76,7 @@ def test_a_stage_on_which_none_depends_may_be_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "{"])
-def test_a_manifest_that_cannot_be_read_is_no_reason_to_fail(tmp_path: Path, damage: str) -> None:
+def test_unreadable_manifest_is_unknown_code(tmp_path: Path, damage: str) -> None:
     store = Store(str(tmp_path))
     put(store, 1, HERE)
     (manifest,) = (tmp_path / "checkpoint").glob("*/manifest.json")

@@ -60,7 +60,7 @@ def trained(
     return runner, None
 
 
-def test_a_run_that_only_declines_goes_back_to_its_first_update() -> None:
+def test_declining_run_returns_to_first_update() -> None:
     declining = {SUCCESS: [max(0.02, 0.6 - 0.02 * iteration) for iteration in range(40)]}
     _, error = run(declining, ROLL_BACK)
     assert error is not None
@@ -68,20 +68,20 @@ def test_a_run_that_only_declines_goes_back_to_its_first_update() -> None:
     assert "It goes on from checkpoint 1" in str(error)
 
 
-def test_with_online_k_it_goes_back_to_the_policy_whose_success_that_was() -> None:
+def test_online_k_returns_to_measured_policy() -> None:
     rises = {SUCCESS: [0.2] * 4 + [0.8] * 4 + [0.05] * 32}  # measured on rollouts of iterations 0, 4, 8, ...
     _, error = run(rises, {**ROLL_BACK, "online_k": 4})
     assert error is not None
     assert error.healthy == 4
 
 
-def test_a_run_is_only_told_of_it_unless_its_settings_ask_for_more() -> None:
+def test_default_settings_only_report_collapse() -> None:
     runner, error = run(FALLING, {})
     assert error is None
     assert "incident" not in {work.stage.name for _, work in runner.done}
 
 
-def test_it_stops_once_what_was_learned_is_lost_and_writes_down_why() -> None:
+def test_collapse_stops_run_with_incident() -> None:
     runner, error = run(FALLING, {"diagnostics.on_collapse": "stop"})
     assert error is not None
     iteration, incident = runner.done[-1]
@@ -102,20 +102,20 @@ def test_an_earlier_alarm_stops_earlier() -> None:
     assert runner.done[-1][1].settings["status"] == "collapsing"
 
 
-def test_a_limit_of_empty_iterations_that_is_lowered_while_they_come_ends_the_run() -> None:
+def test_lowered_limit_ends_the_run() -> None:
     lowered = [{"iteration": 3, "set": {"filter.max_empty_iterations": 2}}]
     runner = Scripted({"filter/num_kept": [0.0]})
     with pytest.raises(NothingKeptError, match="no group in 4 iterations in a row"):
         train(runner, preset("smoke", {"iterations": 40, "filter.max_empty_iterations": 10, "schedule": lowered}))
 
 
-def test_a_healthy_run_comes_to_its_end() -> None:
+def test_healthy_run_completes() -> None:
     runner, error = run({SUCCESS: [0.3, 0.4, 0.5], FORMAT: [1.0]}, {"diagnostics.on_collapse": "stop"})
     assert error is None
     assert sum(work.stage.name == "update" for _, work in runner.done) == 40
 
 
-def test_it_goes_on_as_a_fork_with_one_remedy_after_the_other_and_then_ends() -> None:
+def test_forks_try_remedies_in_order() -> None:
     config = preset("smoke", ROLL_BACK)
     name, first = rolled_back("mine", config, 7) or pytest.fail("no fork")
     assert name == "mine-rollback-7"
@@ -132,9 +132,7 @@ def test_it_goes_on_as_a_fork_with_one_remedy_after_the_other_and_then_ends() ->
 
 
 @pytest.mark.parametrize(("end", "ends_as"), [(0.8, "mine-rollback-7"), (0.1, "mine-rollback-7-rollback-7")])
-def test_the_plan_of_a_run_that_was_rolled_back_goes_on_with_its_forks(
-    end: float, ends_as: str, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_continues_with_the_forks(end: float, ends_as: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise an ablation would never finish it, as its own state stays 'failed'."""
     config = preset("smoke", ROLL_BACK)
     fork, of_fork = rolled_back("mine", config, 7) or pytest.fail("no fork")
@@ -161,7 +159,7 @@ def test_the_plan_of_a_run_that_was_rolled_back_goes_on_with_its_forks(
     assert is_finished(store, plan) is (ends_as == fork)
 
 
-def test_forks_of_runs_with_long_names_are_told_apart() -> None:
+def test_fork_names_stay_distinct_when_long() -> None:
     config = preset("smoke", {**ROLL_BACK, "diagnostics.remedies": REMEDIES * 2})
     runs = [f"{'a-study.' * 11}cell-s{seed}-0a1b2c3d" for seed in (0, 1)]
     assert all(len(run) > 80 for run in runs)
@@ -175,7 +173,7 @@ def test_forks_of_runs_with_long_names_are_told_apart() -> None:
     assert final_run("mine", [*runs, first]) == "mine"
 
 
-def test_earlier_changes_stay_and_later_ones_are_left_out() -> None:
+def test_fork_keeps_only_earlier_changes() -> None:
     schedule = [{"iteration": n, "set": {"filter.keep": 1.0 / n}} for n in (2, 5)]
     _, fork = rolled_back("mine", preset("smoke", {**ROLL_BACK, "schedule": schedule}), 3) or pytest.fail("no fork")
     assert [(change.iteration, change.set) for change in fork.schedule] == [(2, {"filter.keep": 0.5}), (3, REMEDIES[0])]
@@ -202,6 +200,6 @@ def test_earlier_changes_stay_and_later_ones_are_left_out() -> None:
         ),
     ],
 )
-def test_remedies_that_could_not_be_applied_are_refused_before_the_run(overrides: dict, message: str) -> None:
+def test_inapplicable_remedies_are_rejected_early(overrides: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         preset("smoke", overrides)

@@ -27,7 +27,7 @@ def edited(mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Call
     return mine
 
 
-def test_all_that_settings_name_is_there_and_the_versions_of_the_stages() -> None:
+def test_code_of_covers_settings_and_stages() -> None:
     code = code_of(CONFIG)
     assert {name for name in code if "." not in name} == {
         "warm_start", "evaluate", "rollout", "reward", "variance_filter", "diagnose", "probe", "update",
@@ -42,7 +42,7 @@ def test_variants_of_panels_count() -> None:
     assert len(code_of(with_variant)["evaluate.environment"].split()) == 2
 
 
-def test_edited_code_has_another_name_and_the_same_code_the_same(edited: Callable[[str], None]) -> None:
+def test_run_name_changes_with_code(edited: Callable[[str], None]) -> None:
     before = default_run_name("smoke", CONFIG)
     edited(ESTIMATOR.replace("{}", "{'adv': 0}"))
     after = default_run_name("smoke", CONFIG)
@@ -50,19 +50,17 @@ def test_edited_code_has_another_name_and_the_same_code_the_same(edited: Callabl
     assert default_run_name("smoke", CONFIG) == before != after
 
 
-def test_a_raised_stage_version_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_name_changes_with_stage_version(monkeypatch: pytest.MonkeyPatch) -> None:
     before = default_run_name("smoke", CONFIG)
     monkeypatch.setattr(update, "STAGE", Stage(name="update", version=update.STAGE.version + 1))
     assert default_run_name("smoke", CONFIG) != before
 
 
-def test_a_replay_is_made_with_the_code_of_the_stages_that_it_does() -> None:
+def test_replay_code_has_only_its_stages() -> None:
     assert {name.partition(".")[0] for name in replay_code(CONFIG)} == {"reward", "variance_filter", "update"}
 
 
-def test_code_of_which_nothing_is_known_has_one_name_in_every_process(
-    mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unidentified_code_has_stable_run_name(mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ADVANTAGES, CONFIG.update.advantage, Entry("nowhere_to_be_found:mine", needs="groups"))
     names = set()
     for process in ("one", "another"):
@@ -72,7 +70,7 @@ def test_code_of_which_nothing_is_known_has_one_name_in_every_process(
     assert len(names) == 1
 
 
-def test_a_name_is_refused_to_edited_code(edited: Callable[[str], None], tmp_path: Path) -> None:
+def test_same_name_with_edited_code_fails(edited: Callable[[str], None], tmp_path: Path) -> None:
     store = Store(str(tmp_path / "store"))
     before = code_of(CONFIG)
     store.runs.create("x", flow="starpo", preset="smoke", config=SETTINGS, code=before)
