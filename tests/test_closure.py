@@ -57,7 +57,7 @@ train_settings("smoke", {}, Console(), iterations=1, is_local=True)
 
 
 @pytest.mark.ci
-def test_a_run_loads_no_room_and_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_run_loads_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("STARPO_STATE_DIR", str(tmp_path / "state"))
     lines = loaded(["-c", RUN])

@@ -24,7 +24,7 @@ def place(module: str) -> str:
     return next((room for room in TABLE if f"{path}/".startswith(f"{room}/")), path.partition("/")[0])
 
 
-def test_every_declaration_is_of_a_room_in_the_table() -> None:
+def test_declarations_are_in_the_table() -> None:
     files = (ROOT / "ragen").rglob("registrations.toml")
     declaring = {str(file.parent.relative_to(ROOT / "ragen")) for file in files}
     assert declaring <= {*TABLE, "methods"}
@@ -36,7 +36,7 @@ def test_every_declaration_is_of_a_room_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("room", TABLE)
-def test_a_room_imports_what_the_table_says(graph: grimp.ImportGraph, room: str) -> None:
+def test_imports_match_the_table(graph: grimp.ImportGraph, room: str) -> None:
     modules = [module for module in graph.modules if module.startswith("starpo.ragen.") and place(module) == room]
     assert modules
     imported = {place(other) for module in modules for other in graph.find_modules_directly_imported_by(module)}
