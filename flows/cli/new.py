@@ -112,14 +112,14 @@ def experiment(
     environment: Annotated[
         str | None, typer.Option("--environment", help="One of `starpo envs`, or module:attribute.")
     ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The file. Default: named after environment and model.")
+    ] = None,
     questions: Annotated[
         str | None,
         typer.Option("--questions", help="A file of questions to train on: JSON lines, Parquet, or hf:NAME."),
     ] = None,
     test: Annotated[str, typer.Option("--test", help="A file of questions to evaluate on.")] = "",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The file. Default: named after environment and model.")
-    ] = None,
 ) -> None:
     """Write settings for a model, and an environment (docs/models.md) or questions of your own (docs/questions.md)."""
     from starpo.flows.api.experiment import plan_experiment, plan_questions

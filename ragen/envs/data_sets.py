@@ -28,15 +28,17 @@ def data_set_rows(source: str, limit: Limit | None = None) -> list[dict[str, Any
             f"{source}: expected hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT, as hf:openai/gsm8k:main:test, or hf:FOLDER"
         )
     try:
-        from datasets import load_dataset, load_from_disk
+        import datasets
     except ImportError as error:
         raise EnvironmentFault(
             f"{source} needs the package datasets, which cannot be imported here ({error}): pip install datasets"
         ) from error
     try:
         with guarded(f"the data set {source}", limit):
-            loaded = load_from_disk(parts[0]) if is_folder else load_dataset(*parts[:-1], split=parts[-1])
-            if not hasattr(loaded, "column_names") or isinstance(loaded.column_names, dict):
+            loaded = (
+                datasets.load_from_disk(parts[0]) if is_folder else datasets.load_dataset(*parts[:-1], split=parts[-1])
+            )
+            if isinstance(getattr(loaded, "column_names", None), dict):
                 raise EnvironmentFault(
                     f"{source} holds several splits ({', '.join(loaded)}): name the folder of one, such as "
                     f"{source}/{next(iter(loaded))}"

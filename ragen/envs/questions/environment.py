@@ -22,7 +22,7 @@ from starpo.ragen.core.lookup import TARGET, resolve
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import FreeText, Grammar
-from starpo.ragen.envs.questions.question import Columns, Question, load_questions
+from starpo.ragen.envs.questions.question import Columns, FileQuestion, load_questions
 from starpo.ragen.envs.questions.scoring import SCORINGS, same_choice
 from starpo.ragen.envs.sources import kept_digest
 
@@ -88,7 +88,7 @@ class QuestionsSettings(EnvironmentSettings):
         scoring = info.data.get("scoring", "")
         return digest or (code_identity(scoring)[:16] if TARGET.fullmatch(scoring) else "")
 
-    def questions(self) -> tuple[Question, ...]:
+    def questions(self) -> tuple[FileQuestion, ...]:
         """Return the questions to train on.
 
         Raises:
@@ -96,7 +96,7 @@ class QuestionsSettings(EnvironmentSettings):
         """
         return load_questions(self.path, self.digest, self.columns, self.scoring)
 
-    def test_questions(self) -> tuple[Question, ...]:
+    def test_questions(self) -> tuple[FileQuestion, ...]:
         """Return the questions to evaluate on, which may be those to train on.
 
         Raises:
@@ -124,7 +124,7 @@ class QuestionsSettings(EnvironmentSettings):
         python_random(panel_seed, "panel of questions").shuffle(rows)
         return rows[:num_prompts]
 
-    def _remark(self, questions: tuple[Question, ...]) -> None:
+    def _remark(self, questions: tuple[FileQuestion, ...]) -> None:
         """Log what makes the files unfit to learn from, or to tell what was learned."""
         if self.test and (shared := set(questions).intersection(self.questions())):
             _log.warning(
@@ -143,12 +143,12 @@ class Questions(Environment[QuestionsSettings]):
 
     def __init__(self, settings: QuestionsSettings) -> None:
         super().__init__(settings)
-        self._question: Question | None = None
+        self._question: FileQuestion | None = None
         self._answers: tuple[str, ...] = ()
         self._score = 0.0
 
     @property
-    def question(self) -> Question:
+    def question(self) -> FileQuestion:
         """Question of the current episode, with its answers."""
         if self._question is None:
             raise EnvironmentFault("questions: there is no question before the first reset; call reset")
@@ -237,7 +237,7 @@ class Questions(Environment[QuestionsSettings]):
         return f"{self.question.text}\nAnswered: {answers}\n{'Correct.' if self.is_success else 'Incorrect.'}"
 
 
-def score_of(scoring: str, answer: str, question: Question) -> float:
+def score_of(scoring: str, answer: str, question: FileQuestion) -> float:
     """Return the score of an answer, from 0 to 1.
 
     Args:

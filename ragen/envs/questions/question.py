@@ -1,6 +1,6 @@
 """Rows of a file -> questions, with the columns and the scoring that the settings name.
 
-path, digest -> rows -> Question(text, answers, choices)
+path, digest -> rows -> FileQuestion(text, answers, choices)
 """
 
 import string
@@ -31,7 +31,7 @@ class Columns(Settings):
 
 
 @dataclass(frozen=True)
-class Question:
+class FileQuestion:
     """One question.
 
     Attributes:
@@ -48,7 +48,7 @@ class Question:
 
 
 @lru_cache(maxsize=8)
-def load_questions(path: str, digest: str, columns: Columns, scoring: str) -> tuple[Question, ...]:
+def load_questions(path: str, digest: str, columns: Columns, scoring: str) -> tuple[FileQuestion, ...]:
     """Read the questions of a file; rows that cannot be used are counted and named in a warning.
 
     Raises:
@@ -65,7 +65,7 @@ def load_questions(path: str, digest: str, columns: Columns, scoring: str) -> tu
     return tuple(question_of(row, columns, scoring) for row in read_rows(path, digest, fault))
 
 
-def question_of(row: Row, columns: Columns, scoring: str) -> Question:
+def question_of(row: Row, columns: Columns, scoring: str) -> FileQuestion:
     """Read a row.
 
     Raises:
@@ -79,13 +79,13 @@ def question_of(row: Row, columns: Columns, scoring: str) -> Question:
         choices, labels = _choices(row, columns.choices)
         letters = tuple(_letter(answer, row[columns.answer], choices, labels) for answer in answers)
         lines = (f"{letter}. {choice}" for letter, choice in zip(string.ascii_uppercase, choices, strict=False))
-        return Question("\n".join([text.strip(), *lines]), letters, choices, row)
+        return FileQuestion("\n".join([text.strip(), *lines]), letters, choices, row)
     for answer in answers:
         if scoring == "number" and number(answer) is None:
             raise ValueError(f"'{columns.answer}' holds no number: {answer[:40]!r}")
         if scoring == "pattern":
             _check_pattern(answer)
-    return Question(text.strip(), answers, (), row)
+    return FileQuestion(text.strip(), answers, (), row)
 
 
 def _lack(column: str, row: Row) -> str:

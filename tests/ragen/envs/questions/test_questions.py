@@ -23,7 +23,7 @@ from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.questions.demonstrations import demonstrate
 from starpo.ragen.envs.questions.environment import Questions, QuestionsSettings, score_of
 from starpo.ragen.envs.questions.guess import guess_settings
-from starpo.ragen.envs.questions.question import Columns, Question, question_of
+from starpo.ragen.envs.questions.question import Columns, FileQuestion, question_of
 from starpo.ragen.envs.questions.scoring import chosen, matches, number, same_number
 
 Write = Callable[..., str]
@@ -190,7 +190,7 @@ def test_function_scores_with_the_row(write: Write, tmp_path: Path, monkeypatch:
     environment.reset(seed=0)
     _, reward, terminated, _, info = environment.step("abc")
     assert (reward, terminated, info["is_success"]) == (0.75, True, False)
-    question = Question("?", ("4",), row={"answer": 4})
+    question = FileQuestion("?", ("4",), row={"answer": 4})
     with pytest.raises(EnvironmentFault, match="gave 'good' for an answer; expected a number from 0 to 1"):
         score_of("my_scores:wrong", "abc", question)
     sys.modules.pop("my_scores", None)

@@ -154,8 +154,3 @@ def test_groups_without_tokens_are_not_scored(policy_folder, played, context):
 def test_full_probability_estimators_reject_partial_share():
     with pytest.raises(ValueError, match=r"advantage = 'otb' needs the probabilities of every token.*scored_share = 1"):
         UpdateConfig(advantage="otb", scored_share=0.5)
-
-
-def test_full_share_is_absent_from_key():
-    assert "scored_share" not in ALL.effective()
-    assert PART.effective()["scored_share"] == 0.34

@@ -55,15 +55,6 @@ def test_zero_temperature_leaves_no_choice():
         RolloutConfig(temperature=0.0, group_size=1, search=BestOfConfig())
 
 
-def test_absent_search_is_in_no_key():
-    config = smoke()
-    values = config.model_dump(mode="json")
-    assert not {"search", "num_greedy"} & values["rollout"].keys()
-    assert "search_rows" not in config.update.effective()
-    same = smoke(**{"rollout.num_greedy": 0, "update.search_rows": "refuse"})
-    assert rollout(0, same, FIRST).key == rollout(0, config, FIRST).key
-
-
 def test_search_in_rollout_keys_only():
     plain, searched, greedy = smoke(), smoke(**BEST_OF), smoke(**{"rollout.num_greedy": 1})
     assert len({rollout(0, config, FIRST).key for config in (plain, searched, greedy)}) == 3
