@@ -81,7 +81,7 @@ def test_the_player_is_as_good_as_its_skill_and_says_the_truth(skill, least, mos
         decision = demonstrate(environment, skill, random.Random(seed))
         sums = decision.think.split(", ")
         assert len(sums) == len(environment.question.changes)
-        assert all(evaluate(left) == int(right) for left, right in (said.split(" = ") for said in sums))
+        assert all(evaluate(left) == int(right) for left, right in (equation.split(" = ") for equation in sums))
         environment.step(decision.actions[0])
         successes += environment.is_success
     assert least <= successes / 300 <= most
