@@ -31,16 +31,16 @@ def test_no_more_than_the_threads_are_computed_ahead():
 
 
 def test_every_thread_computes_alone_in_the_arithmetic_asked_for():
-    seen = set()
+    threads = set()
 
     def look(_):
         time.sleep(0.01)
-        seen.add((threading.get_ident(), torch.get_num_threads()))
+        threads.add((threading.get_ident(), torch.get_num_threads()))
         return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
 
     assert set(MicroBatchRunner(CPU, 2, "bfloat16").run(look, range(6))) == {torch.bfloat16}
-    assert {count for _, count in seen} == {1}
-    assert len(seen) == 2
+    assert {count for _, count in threads} == {1}
+    assert len(threads) == 2
 
 
 def test_threads_of_torch_are_put_back_also_after_an_error():
@@ -56,17 +56,17 @@ def test_threads_of_torch_are_put_back_also_after_an_error():
 
 
 def test_passes_are_reported_once_it_is_known_how_many_are_to_come():
-    seen = []
+    reports = []
     quiet = MicroBatchRunner(CPU, 2, "float32")
-    runner = quiet.reporting(lambda *progress: seen.append(progress))
+    runner = quiet.reporting(lambda *progress: reports.append(progress))
     list(runner.run(str, range(2)))
-    assert seen == []
+    assert reports == []
     runner.expect(5)  # after 2
     list(runner.run(str, range(2)))
     list(runner.run(str, range(1), num_passes=3))
-    assert seen == [(3, 7), (4, 7), (7, 7)]
+    assert reports == [(3, 7), (4, 7), (7, 7)]
     list(quiet.run(str, range(2)))
-    assert len(seen) == 3
+    assert len(reports) == 3
 
 
 def test_an_error_of_a_batch_reaches_the_caller():

@@ -63,7 +63,7 @@ def gradient(folder, trajectories, context, **settings) -> torch.Tensor:
 
 def test_a_loss_on_answers_is_a_naive_loop_over_their_tokens(policy_folder, make_trajectories, context):
     trajectories = make_trajectories(4)
-    found = gradient(policy_folder, trajectories, context, loss_on="answer", aggregation="token_mean")
+    actual = gradient(policy_folder, trajectories, context, loss_on="answer", aggregation="token_mean")
     model, _ = load_policy(policy_folder)
     returns = [t.trajectory_return for t in trajectories]
     total, count = torch.zeros(()), 0
@@ -75,7 +75,7 @@ def test_a_loss_on_answers_is_a_naive_loop_over_their_tokens(policy_folder, make
             total = total - (trajectory.trajectory_return - np.mean(returns)) * logprobs[is_answer].sum()
             count += int(is_answer.sum())
     expected = torch.autograd.grad(total / count, [p for p in model.parameters() if p.requires_grad])
-    torch.testing.assert_close(found, torch.cat([g.flatten() for g in expected]), atol=1e-5, rtol=1e-3)
+    torch.testing.assert_close(actual, torch.cat([g.flatten() for g in expected]), atol=1e-5, rtol=1e-3)
 
 
 def test_masks_of_all_kinds_add_up_to_the_whole(policy_folder, make_trajectories, context):
@@ -151,9 +151,9 @@ def test_tokens_without_a_loss_are_not_among_the_clipped(policy_folder, make_tra
     mean = np.mean([t.trajectory_return for t in trajectories])
     is_good_N = torch.tensor([t.trajectory_return > mean for t in trajectories])[tokens.trajectory_N]
     for loss_on in ("all", "answer"):
-        found = update(policy_folder, trajectories, context, loss_on=loss_on, ratio_to="behaviour").metrics
+        metrics = update(policy_folder, trajectories, context, loss_on=loss_on, ratio_to="behaviour").metrics
         share = is_good_N[tokens.mask(loss_on)].double().mean()
-        assert found["update/clip_fraction"] == pytest.approx(float(share))
+        assert metrics["update/clip_fraction"] == pytest.approx(float(share))
 
 
 def test_reasoning_without_a_loss_moves_no_ratio_of_answers(policy_folder, make_trajectories, context):
@@ -185,7 +185,7 @@ def test_ratios_of_units_are_a_naive_loop_in_float64(
     """Means of a unit are over its tokens with a loss; each kind of token has moved by another amount."""
     moved = {FORMAT: 0.6, THINK: -0.5, ANSWER: 0.1}
     trajectories = shifted(moved, policy_folder, make_trajectories(4, context=context_mode))
-    found = gradient(
+    actual = gradient(
         policy_folder,
         trajectories,
         context,
@@ -212,7 +212,7 @@ def test_ratios_of_units_are_a_naive_loop_in_float64(
     expected = torch.autograd.grad(torch.stack(losses).mean(), [p for p in model.parameters() if p.requires_grad])
     expected = torch.cat([g.flatten() for g in expected])
     assert expected.norm() > 1e-3
-    torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=2e-3)
+    torch.testing.assert_close(actual.double(), expected, atol=1e-6, rtol=2e-3)
 
 
 def naive_terms(log_ratios: torch.Tensor, advantage: float, settings: dict) -> list[torch.Tensor]:
