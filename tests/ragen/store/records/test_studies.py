@@ -51,9 +51,9 @@ def test_named_cells_and_their_inputs_are_kept(swept: tuple[Store, str, str]) ->
 
 
 def test_usage_names_the_sweep_beside_the_runs(swept: tuple[Store, str, str]) -> None:
-    found = {usage.run: usage for usage in measure(open_location(swept[0].url)).runs}
-    assert set(found) == {"mine", "sweeps/nightly"}
-    assert found["sweeps/nightly"].num_faults == 0
+    usages = {usage.run: usage for usage in measure(open_location(swept[0].url)).runs}
+    assert set(usages) == {"mine", "sweeps/nightly"}
+    assert usages["sweeps/nightly"].num_faults == 0
 
 
 def test_a_missing_cell_is_a_fault_of_the_sweep(swept: tuple[Store, str, str]) -> None:
