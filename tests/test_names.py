@@ -29,17 +29,15 @@ UNCHECKED = (
     "schemas/",
     "tasks/",
 )
-"""Sources, whose tests under `tests/` are not checked either."""
+"""Sources whose tests under `tests/` may have longer names."""
 
 
 def nodes(*tops: str) -> Iterator[tuple[str, ast.AST]]:
-    """Yield file and node of all syntax trees of these folders that are checked."""
+    """Yield file and node of all syntax trees of these folders."""
     for top in tops:
         for path in (ROOT / top).rglob("*.py"):
             file = path.relative_to(ROOT).as_posix()
-            source = file.removeprefix("tests/").replace("/test_", "/") if top == "tests" else file
-            if not source.startswith(UNCHECKED):
-                yield from ((file, node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+            yield from ((file, node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def test_public_class_names_are_unique() -> None:
@@ -78,5 +76,6 @@ def test_test_names_are_short() -> None:
         for file, node in nodes("tests")
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
         if node.name.count("_") > MAX_WORDS
+        if not file.removeprefix("tests/").replace("/test_", "/").startswith(UNCHECKED)
     ]
     assert not long, f"name the test in at most {MAX_WORDS} words after test_:\n" + "\n".join(sorted(long))
