@@ -74,11 +74,11 @@ _logprobs = each_value(
 
 def _of(*checks: tuple[str, Check]) -> dict[str, list[Check]]:
     """Return column -> checks, from pairs of column names, separated by blanks, and a check of each."""
-    found: dict[str, list[Check]] = {}
+    by_column: dict[str, list[Check]] = {}
     for names, check in checks:
         for name in names.split():
-            found.setdefault(name, []).append(check)
-    return found
+            by_column.setdefault(name, []).append(check)
+    return by_column
 
 
 CHECKS: dict[str, dict[str, list[Check]]] = {

@@ -68,8 +68,8 @@ class Validator:
         Nullability flags and metadata of the batch's schema are ignored: the values themselves are checked.
         """
         wrong = _schema_faults(batch.schema, self._dataset)
-        for column, text, found in wrong:
-            self._add((column,), text, 1, [(None, "", found)])
+        for column, text, finding in wrong:
+            self._add((column,), text, 1, [(None, "", finding)])
         if wrong:
             self._is_comparable = False
         else:
@@ -128,9 +128,9 @@ def _schema_faults(schema: pa.Schema, dataset: Dataset) -> list[tuple[str, str, 
     if not faults and schema.names != list(expected):
         faults.append((schema.names[0], f"is in the order {', '.join(expected)}", ", ".join(schema.names)))
     for name, type_ in expected.items() if not faults else ():
-        found = schema.field(name).type
-        if _without_flags(found) != _without_flags(type_):
-            faults.append((name, f"is of type {type_}", f"type {found}"))
+        actual = schema.field(name).type
+        if _without_flags(actual) != _without_flags(type_):
+            faults.append((name, f"is of type {type_}", f"type {actual}"))
     return faults
 
 
@@ -153,20 +153,20 @@ def _message(dataset: Dataset, failures: list[_Failure], num_rows: int) -> str:
     ]
     for failure in failures[:_SHOWN_RULES]:
         lines.append(f"- column '{failure.columns[0]}' {failure.text}: ")
-        row, _, found = failure.cases[0]
+        row, _, finding = failure.cases[0]
         if row is None:
-            lines[-1] += f"found {found}"
+            lines[-1] += f"found {finding}"
             continue
         lines[-1] += f"violated in {failure.num_rows} row{'s' if failure.num_rows != 1 else ''}"
-        lines += [f"    row {row}: {_joined(id_, found)}" for row, id_, found in failure.cases[:_SHOWN_ROWS]]
+        lines += [f"    row {row}: {_joined(id_, finding)}" for row, id_, finding in failure.cases[:_SHOWN_ROWS]]
     if len(failures) > _SHOWN_RULES:
         lines.append(f"- and {len(failures) - _SHOWN_RULES} more rules (see the failure cases)")
     lines.append(f"Fix the stage that makes '{dataset.name}', or, if the data were edited by hand, restore them.")
     return "\n".join(lines)
 
 
-def _joined(id_: str, found: str) -> str:
-    return id_ if found == id_ else f"{id_}: {found}"
+def _joined(id_: str, finding: str) -> str:
+    return id_ if finding == id_ else f"{id_}: {finding}"
 
 
 def _failure_cases(kind: str, failures: list[_Failure]) -> pa.Table:

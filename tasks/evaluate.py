@@ -131,6 +131,6 @@ def _play(
     values = summarise(episodes) | {f"evaluation/{cell}/{name}": value for name, value in facts.items()}
     # with a deadline, wall-clock time decides what is played
     is_repeatable = placement.players.is_deterministic(rollout) and rollout.deadline_s is None
-    told: dict[str, Any] = {"is_deterministic": is_repeatable, "replay_fault": make(environment).replay_fault}
-    yield Output("metrics", metrics_table(iteration, work.name, values), values, **told)
-    yield Output("episodes", episodes, values, **told)
+    repeatability: dict[str, Any] = {"is_deterministic": is_repeatable, "replay_fault": make(environment).replay_fault}
+    yield Output("metrics", metrics_table(iteration, work.name, values), values, **repeatability)
+    yield Output("episodes", episodes, values, **repeatability)

@@ -50,8 +50,10 @@ def _write(facts: Mapping[str, Any], work: Work, store: Store, placement: ModelP
 def _transcripts(store: Store, key: str) -> Sequence[dict[str, Any]]:
     """Return the first few trajectories, one row each."""
     turns = store.read_table("turns", key, columns=["trajectory_id", *_TOLD]).to_pylist()
-    found: dict[str, list[dict[str, Any]]] = {}
+    trajectories: dict[str, list[dict[str, Any]]] = {}
     for row in turns:
-        found.setdefault(row.pop("trajectory_id"), []).append(row)
-    chosen = sorted(found)[:_NUM_TRANSCRIPTS]
-    return [{"trajectory_id": name, "turns": sorted(found[name], key=lambda row: row["turn"])} for name in chosen]
+        trajectories.setdefault(row.pop("trajectory_id"), []).append(row)
+    chosen = sorted(trajectories)[:_NUM_TRANSCRIPTS]
+    return [
+        {"trajectory_id": name, "turns": sorted(trajectories[name], key=lambda row: row["turn"])} for name in chosen
+    ]

@@ -37,19 +37,25 @@ def objectives(
         LearnerError: When carried out, if there is nothing to train on, or a loss is not finite.
     """
     # only companions that are trained before the policy take a step, that of the update
-    early = [(one, own) for own in configs.values() for one in own.companions if one.passes.trained_before]
-    is_scheduled = any(one.optimiser(own).decay != "constant" for one, own in early)
+    early = [
+        (one, objective) for objective in configs.values() for one in objective.companions if one.passes.trained_before
+    ]
+    is_scheduled = any(one.optimiser(objective).decay != "constant" for one, objective in early)
     settings = {
-        "objectives": {name: own.effective() for name, own in configs.items()},
+        "objectives": {name: objective.effective() for name, objective in configs.items()},
         "iteration": iteration,
         "num_iterations": config.iterations if is_scheduled else None,
         "temperature": config.rollout.temperature,
         "max_response_tokens": config.rollout.max_response_tokens,
     }
     inputs = {"checkpoint": checkpoint, **data}
-    if any(own.needs_first_checkpoint for own in configs.values()):
+    if any(objective.needs_first_checkpoint for objective in configs.values()):
         inputs["reference"] = reference
-    code = {f"{name}:{role}": target for name, own in configs.items() for role, target in update_code(own).items()}
+    code = {
+        f"{name}:{role}": target
+        for name, objective in configs.items()
+        for role, target in update_code(objective).items()
+    }
     return Work(STAGE, ("metrics",), partial(_measure, dict(configs)), settings, inputs, code=code)
 
 
@@ -63,9 +69,10 @@ def _measure(
 
     able = able_to_measure(list(configs.values()))
     learner = placement.learner.at(store, work.inputs["checkpoint"], able, work.inputs.get("reference"))
-    most = next((own for own in configs.values() if "spans" in own.needs), able)  # kinds of tokens, if one needs them
+    # kinds of tokens, if one needs them
+    most = next((objective for objective in configs.values() if "spans" in objective.needs), able)
     trajectories, kept_share = stored_trajectories(store, most, work.inputs)
     context = update_context(work.settings, seed=0, kept_share=kept_share)  # no step is taken, so nothing is shuffled
-    found = measured_objectives(learner, trajectories, context, list(configs.values()))
-    table = metrics_table(work.settings["iteration"], STAGE.name, objective_metrics(list(configs), found))
+    measurement = measured_objectives(learner, trajectories, context, list(configs.values()))
+    table = metrics_table(work.settings["iteration"], STAGE.name, objective_metrics(list(configs), measurement))
     yield Output("metrics", table, is_deterministic=learner.is_deterministic)

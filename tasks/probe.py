@@ -64,7 +64,7 @@ def _probe(config: UpdateConfig, work: Work, store: Store, placement: ModelPlace
         context = UpdateContext(iteration, iteration + 1, work.seed, temperature, 0)
         scores = token_logprobs(learner, crossed(reasoned, images), context).numpy()
         for unit, scores_NN in matrices(scores, reasoned).items():
-            found = template_metrics(scores_NN, contexts)
-            values |= {f"{choice}/{unit}/{name}": value for name, value in found.items()}
+            metrics = template_metrics(scores_NN, contexts)
+            values |= {f"{choice}/{unit}/{name}": value for name, value in metrics.items()}
     named = {f"reasoning/{name}": value for name, value in values.items()}
     yield Output("metrics", metrics_table(iteration, STAGE.name, named), is_deterministic=learner.is_deterministic)

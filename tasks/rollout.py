@@ -140,10 +140,10 @@ def _play(
     num_responses = sum(map(len, shards)) * config.agent.max_turns
     on_shard = progress.watch(player, num_responses) if progress else None
     turns, usage = take_usage(play_shards(player, job, shards, on_shard))
-    told = {"usage": usage, "lost_workers": placement.players.num_lost - num_lost}
+    statistics = {"usage": usage, "lost_workers": placement.players.num_lost - num_lost}
     # with a deadline, wall-clock time decides what is played
     is_repeatable = placement.players.is_deterministic(settings) and settings.deadline_s is None
-    provenance = {name: value for name, value in told.items() if value}
+    provenance = {name: value for name, value in statistics.items() if value}
     fault = make(config.environment).replay_fault
     if settings.search is not None:
         turns, siblings = take_siblings(turns)

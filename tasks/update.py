@@ -41,22 +41,22 @@ def update(
     Raises:
         LearnerError: When carried out, if the selection is empty, or a loss is not finite.
     """
-    own = config.update
-    is_scheduled = any(optimiser.decay != "constant" for optimiser in own.optimisers.values())
+    objective = config.update
+    is_scheduled = any(optimiser.decay != "constant" for optimiser in objective.optimisers.values())
     settings = {
-        **own.effective(),
+        **objective.effective(),
         "iteration": iteration,
         "num_iterations": config.iterations if is_scheduled else None,
         "temperature": config.rollout.temperature,
         "max_response_tokens": config.rollout.max_response_tokens,
     }
     inputs = {"checkpoint": checkpoint, **data}
-    if own.needs_first_checkpoint:
+    if objective.needs_first_checkpoint:
         inputs["reference"] = reference
     seed = derive_seed(config.seed, "update", iteration)
     outputs = ("samples", "metrics", "checkpoint")
     do = partial(_train, progress, is_kept)
-    return Work(STAGE, outputs, do, settings, inputs, seed, update_code(own))
+    return Work(STAGE, outputs, do, settings, inputs, seed, update_code(objective))
 
 
 def _train(

@@ -9,37 +9,14 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ("flows", "ragen", "schemas", "tasks")
 VERBS = {"asked", "found", "own", "said", "seen", "told", "twin"}
 MAX_WORDS = 6
-UNCHECKED = (
-    "flows/cli/commands.py",
-    "ragen/config/rollout.py",
-    "ragen/config/update.py",
-    "ragen/core/lookup.py",
-    "ragen/core/registry.py",
-    "ragen/envs/game_2048/",
-    "ragen/envs/metamath_qa/",
-    "ragen/envs/sudoku/",
-    "ragen/envs/suites/",
-    "ragen/envs/webshop/",
-    "ragen/learning/learners/",
-    "ragen/methods/implicit_rewards/",
-    "ragen/runs/placement.py",
-    "ragen/runs/verify/",
-    "ragen/sizing/",
-    "ragen/store/",
-    "schemas/",
-    "tasks/",
-)
-"""Sources, whose tests under `tests/` are not checked either."""
 
 
-def nodes(*tops: str, unchecked: tuple[str, ...] = ()) -> Iterator[tuple[str, ast.AST]]:
-    """Yield file and node of all syntax trees of these folders, but those of `unchecked` sources and their tests."""
+def nodes(*tops: str) -> Iterator[tuple[str, ast.AST]]:
+    """Yield file and node of all syntax trees of these folders."""
     for top in tops:
         for path in (ROOT / top).rglob("*.py"):
             file = path.relative_to(ROOT).as_posix()
-            source = file.removeprefix("tests/").replace("/test_", "/") if top == "tests" else file
-            if not source.startswith(unchecked):
-                yield from ((file, node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+            yield from ((file, node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def test_public_class_names_are_unique() -> None:
@@ -55,7 +32,7 @@ def test_public_class_names_are_unique() -> None:
 def test_local_names_are_nouns() -> None:
     """Variables, parameters, fields and helpers are named after the value: row, message; not found, said, seen."""
     places = []
-    for file, node in nodes(*SOURCES, "tests", unchecked=UNCHECKED):
+    for file, node in nodes(*SOURCES, "tests"):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             name = node.id
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

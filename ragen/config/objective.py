@@ -180,12 +180,12 @@ class ObjectiveConfig(Settings):
     @property
     def needs(self) -> frozenset[str]:
         """Requirements of the objective: words of `ragen.core.lookup.NEEDS`, and companion models."""
-        found = needs(ADVANTAGES, self.advantage) | needs(SURROGATES, self.surrogate)
+        requirements = needs(ADVANTAGES, self.advantage) | needs(SURROGATES, self.surrogate)
         for name in self.shaping:
-            found |= needs(SHAPINGS, name)
+            requirements |= needs(SHAPINGS, name)
         if {self.advantage_on, self.loss_on} != {"all"}:
-            found |= {"spans"}
-        return found | {"reference"} if self.kl_coefficient > 0 else found
+            requirements |= {"spans"}
+        return requirements | {"reference"} if self.kl_coefficient > 0 else requirements
 
     @property
     def companions(self) -> list[CompanionDeclaration]:

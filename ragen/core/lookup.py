@@ -162,14 +162,14 @@ def needs(registry: "Registry", name: str) -> frozenset[str]:
     """
     if name in registry and name not in registry.packages:
         return frozenset(getattr(registry[name], "needs", "").split())
-    said = getattr(load(registry, name), "needs", "")
+    declaration = getattr(load(registry, name), "needs", "")
     words = NEEDS | frozenset(registry.needed or ())
     takes_targets = registry.needed is not None and registry.needed.takes_targets
-    if not isinstance(said, str) or not all(
-        word in words or (takes_targets and TARGET.fullmatch(word)) for word in said.split()
+    if not isinstance(declaration, str) or not all(
+        word in words or (takes_targets and TARGET.fullmatch(word)) for word in declaration.split()
     ):
-        raise RegistryError(f"'{name}' has needs = {said!r}; expected words of {', '.join(sorted(words))}")
-    return frozenset(said.split())
+        raise RegistryError(f"'{name}' has needs = {declaration!r}; expected words of {', '.join(sorted(words))}")
+    return frozenset(declaration.split())
 
 
 def attached(registry: "Registry", name: str, role: Literal["options", "marks"]) -> Any:
@@ -202,7 +202,7 @@ def checked_options(registry: "Registry", name: str, options: Mapping[str, Any])
         checked: dict[str, Any] = model.model_validate(dict(options)).model_dump(mode="json")
     except ValidationError as error:
         parts = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors())
-        faults = (": ".join(filter(None, (place, said.removeprefix("Value error, ")))) for place, said in parts)
+        faults = (": ".join(filter(None, (place, message.removeprefix("Value error, ")))) for place, message in parts)
         raise ValueError(f"options of '{name}': {'; '.join(faults)}") from error
     return checked
 
@@ -250,8 +250,8 @@ def with_tables(registry: Registry, kind: str) -> Callable[[type[M]], type[M]]:
         except RegistryError as error:
             registry.faults[point.name] = f"the options of {kind} '{point.name}': {error}"
     fields: dict[str, Any] = {
-        name: (own, Field(own(), description=f"Settings of {kind} '{name}'; no effect on others."))
-        for name, own in models.items()
+        name: (options, Field(options(), description=f"Settings of {kind} '{name}'; no effect on others."))
+        for name, options in models.items()
     }
     return lambda model: create_model(
         model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields

@@ -247,19 +247,19 @@ def _vision_of(folder: Path, kind: str, config: dict[str, Any]) -> Vision:
         for name, parameter in model.named_parameters()
         if not any(part in name for part in ("language_model", "text_model", "lm_head"))
     )
-    own = config["vision_config"]
-    heads = own.get("num_heads") or own["num_attention_heads"]
-    merged = own.get("spatial_merge_size") or config["scale_factor"]
-    intermediate = own["intermediate_size"] // (2 if kind in _PLAIN_ENCODERS else 1)
+    vision = config["vision_config"]
+    heads = vision.get("num_heads") or vision["num_attention_heads"]
+    merged = vision.get("spatial_merge_size") or config["scale_factor"]
+    intermediate = vision["intermediate_size"] // (2 if kind in _PLAIN_ENCODERS else 1)
     layers = Architecture(
-        own["hidden_size"], own.get("depth") or own["num_hidden_layers"], heads, heads, own["hidden_size"] // heads,
-        intermediate, 0, is_tied=True,
+        vision["hidden_size"], vision.get("depth") or vision["num_hidden_layers"], heads, heads,
+        vision["hidden_size"] // heads, intermediate, 0, is_tied=True,
     )  # fmt: skip
     is_fused = kind != "smolvlm"
-    num_inputs = 3 * own.get("temporal_patch_size", 2 if is_fused else 1) * own["patch_size"] ** 2
-    num_mergers = 1 + len(own.get("deepstack_visual_indexes", ()))
+    num_inputs = 3 * vision.get("temporal_patch_size", 2 if is_fused else 1) * vision["patch_size"] ** 2
+    num_mergers = 1 + len(vision.get("deepstack_visual_indexes", ()))
     return Vision(
-        number, merged**2, own["patch_size"] * merged, num_inputs, layers,
+        number, merged**2, vision["patch_size"] * merged, num_inputs, layers,
         has_layer_norms=kind in _PLAIN_ENCODERS, is_fused=is_fused, num_projections=3 * num_mergers if is_fused else 1,
     )  # fmt: skip
 

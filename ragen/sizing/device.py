@@ -42,10 +42,10 @@ def parse_bytes(text: str) -> float:
     Raises:
         ConfigError: If the text is not an amount of memory.
     """
-    found = _SIZE.fullmatch(text)
-    if not found or float(found[1]) <= 0:
+    match = _SIZE.fullmatch(text)
+    if not match or float(match[1]) <= 0:
         raise ConfigError(f"'{text}' is not an amount of memory; expected a number of gigabytes such as 80GB or 24")
-    return float(found[1]) * (MIB if (found[2] or "G").upper().startswith("M") else GIB)
+    return float(match[1]) * (MIB if (match[2] or "G").upper().startswith("M") else GIB)
 
 
 def this_machine() -> Machine:

@@ -21,24 +21,24 @@ class DoesNotFitError(ConfigError):
     """Raised if a run needs more memory, or more GPUs, than available."""
 
 
-def misfits(found: Estimate, host_memory_bytes: float | None = None) -> list[str]:
+def misfits(run_estimate: Estimate, host_memory_bytes: float | None = None) -> list[str]:
     """Return why a run does not fit, one clause per reason; empty if it fits.
 
     Args:
         found: Estimate of the run on its machine.
         host_memory_bytes: Host memory of the GPUs' machine; None to skip this check.
     """
-    machine, reasons = found.machine, []
-    if found.num_gpus > machine.number:
-        reasons.append(f"it asks for {found.num_gpus} GPUs, but there {_are(machine.number)}")
-    if found.memory.peak_bytes > machine.memory_bytes:
+    machine, reasons = run_estimate.machine, []
+    if run_estimate.num_gpus > machine.number:
+        reasons.append(f"it asks for {run_estimate.num_gpus} GPUs, but there {_are(machine.number)}")
+    if run_estimate.memory.peak_bytes > machine.memory_bytes:
         where, has = ("of memory", "the machine") if machine.is_cpu else ("per GPU", "each")
         reasons.append(
-            f"it needs about {_gib(found.memory.peak_bytes)} {where}, but {has} has {_gib(machine.memory_bytes)}"
+            f"it needs about {_gib(run_estimate.memory.peak_bytes)} {where}, but {has} has {_gib(machine.memory_bytes)}"
         )
-    if host_memory_bytes is not None and found.host_bytes > host_memory_bytes:
+    if host_memory_bytes is not None and run_estimate.host_bytes > host_memory_bytes:
         reasons.append(
-            f"it puts about {_gib(found.host_bytes)} of optimiser states into the machine's memory, which has "
+            f"it puts about {_gib(run_estimate.host_bytes)} of optimiser states into the machine's memory, which has "
             f"{_gib(host_memory_bytes)}"
         )
     return reasons
@@ -61,12 +61,12 @@ def check_fits(
     Raises:
         DoesNotFitError: If the run does not fit; the message has the numbers, the largest parts and advice.
     """
-    found = estimate(config, architecture, machine)
-    reasons = misfits(found, host_memory_bytes)
+    run_estimate = estimate(config, architecture, machine)
+    reasons = misfits(run_estimate, host_memory_bytes)
     if not reasons:
-        return found
+        return run_estimate
     lines = [f"this run does not fit: {'; '.join(reasons)}. Its largest parts:"]
-    lines += [f"  {_gib(part.size_bytes):>10}  {part.name} ({part.formula})" for part in found.memory.parts[:4]]
+    lines += [f"  {_gib(part.size_bytes):>10}  {part.name} ({part.formula})" for part in run_estimate.memory.parts[:4]]
     lines.append(f"{ADVICE} STARPO_SHOULD_CHECK_MEMORY=false starts the run anyway.")
     raise DoesNotFitError("\n".join(lines))
 

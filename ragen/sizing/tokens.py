@@ -101,8 +101,8 @@ def _image_tokens(config: StarPOConfig) -> int:
 
     environment = make(config.environment)
     environment.reset(seed=0)
-    image, found = image_of(environment), tokenizer_and_positions(config)
-    tokens = getattr(found[0], "image_tokens", None) if found is not None else None
+    image, tokenizer_pair = image_of(environment), tokenizer_and_positions(config)
+    tokens = getattr(tokenizer_pair[0], "image_tokens", None) if tokenizer_pair is not None else None
     if tokens is not None:
         return len(tokens.ids(image))
     vision = architecture_of(config).vision

@@ -54,11 +54,11 @@ def recorded_data(stages: StageKeys) -> dict[str, str]:
 def attempts(stages: StageKeys) -> list[StageKeys]:
     """Return the recorded stages of an iteration, one mapping per attempt, under plain names: `rollout`, `reward`,
     `variance_filter`."""
-    found: dict[int, StageKeys] = {}
+    by_number: dict[int, StageKeys] = {}
     for name, keys in stages.items():
         if kind_of(name) in MADE_BY:
-            found.setdefault(attempt_of(name), {})[kind_of(name)] = keys
-    return [found[number] for number in sorted(found) if "rollout" in found[number]]
+            by_number.setdefault(attempt_of(name), {})[kind_of(name)] = keys
+    return [by_number[number] for number in sorted(by_number) if "rollout" in by_number[number]]
 
 
 def read_attempts(store: Store, kind: str, data: Mapping[str, str], columns: Sequence[str] | None = None) -> pa.Table:

@@ -31,13 +31,13 @@ def named_rollouts(store: Store, names: Sequence[str]) -> dict[str, str]:
         recorded = store.runs.iterations(run)
         for iteration in range(int(first), int(last or first) + 1):
             made = {"rollout"} if iteration in unpaid else MADE_BY.keys()
-            found = [one for one in attempts(recorded.get(iteration, {})) if one.keys() >= made]
-            if not found:
+            complete_attempts = [one for one in attempts(recorded.get(iteration, {})) if one.keys() >= made]
+            if not complete_attempts:
                 raise StoreError(
                     f"'{name}': run '{run}' has no rollout with rewards and a selection in iteration {iteration}; it "
                     f"has recorded {_span(sorted(recorded))}. Name iterations that it has completed"
                 )
-            rollouts |= {stages["rollout"]["turns"]: stages for stages in found}
+            rollouts |= {stages["rollout"]["turns"]: stages for stages in complete_attempts}
     return {
         numbered(kind, number): stages[stage][kind]
         for number, stages in enumerate(rollouts.values())

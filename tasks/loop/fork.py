@@ -68,8 +68,8 @@ def plan_fork(store: Store, run: str, iteration: int, overrides: Mapping[str, An
         known = f"1 to {last}" if last else "none: one iteration must be finished and another still to come"
         raise ConfigError(f"run '{run}' cannot be forked from checkpoint {iteration}; it can from {known}")
     schedule = changed_at(config.schedule, iteration, overrides)
-    own, config = config, apply_overrides(config, {"schedule": schedule}, f"a fork of '{run}'")
-    if _continue_alike(own, config, iteration):
+    base_config, config = config, apply_overrides(config, {"schedule": schedule}, f"a fork of '{run}'")
+    if _continue_alike(base_config, config, iteration):
         already = ", ".join(f"{path} = {quoted(value)}" for path, value in overrides.items())
         raise ConfigError(
             f"a fork that changes nothing is the run itself: from iteration {iteration} on, '{run}' already has "

@@ -106,7 +106,7 @@ class Planner(Runner):
         self._known = {} if known is None else known
         self._stop, self._needed = stop, needed
         self._is_over = False
-        self._seen = {stage.key for stage in self.plan.stages}
+        self._planned_keys = {stage.key for stage in self.plan.stages}
         self._measured: defaultdict[int, list[str | None]] = defaultdict(list)
 
     @property
@@ -120,8 +120,8 @@ class Planner(Runner):
 
     def stage(self, iteration: int, work: Work) -> Keys:
         """Add one stage to the plan."""
-        if work.key not in self._seen:
-            self._seen.add(work.key)
+        if work.key not in self._planned_keys:
+            self._planned_keys.add(work.key)
             self.plan.stages.append(work)
         is_stored = self._is_stored(work)
         if is_stored:

@@ -135,7 +135,7 @@ class RecordWalk(Runner):
         self.ends_at = (0, "record")
         self.end = ""
         self._measured: defaultdict[int, list[str]] = defaultdict(list)
-        self._seen: set[tuple[tuple[str, str], ...]] = set()
+        self._visited_outputs: set[tuple[tuple[str, str], ...]] = set()
 
     @property
     def is_over(self) -> bool:
@@ -261,8 +261,8 @@ class RecordWalk(Runner):
 
     def _visit(self, visit: Visit) -> None:
         made = tuple(sorted(visit.outputs.items()))
-        if made not in self._seen:
-            self._seen.add(made)
+        if made not in self._visited_outputs:
+            self._visited_outputs.add(made)
             self.visits.append(visit)
 
     def metric(self, iteration: int, name: str) -> float | None:

@@ -28,7 +28,7 @@ def code_of(config: StarPOConfig) -> dict[str, str]:
         for role, identity in work.identities.items():
             known = identity if is_reusable(identity) else UNREADABLE.rstrip(":")  # else it differs per process
             code.setdefault(f"{stage.name}.{role}", set()).add(known)
-    return {name: " ".join(sorted(found)) for name, found in sorted(code.items())}
+    return {name: " ".join(sorted(values)) for name, values in sorted(code.items())}
 
 
 def replay_code(config: StarPOConfig) -> dict[str, str]:

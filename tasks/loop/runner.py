@@ -40,8 +40,8 @@ class Runner:
 
     def measured(self, iteration: int, names: Iterable[str]) -> dict[str, float]:
         """Return those of the metrics that are known, by name."""
-        found = {name: self.metric(iteration, name) for name in names}
-        return {name: value for name, value in found.items() if value is not None}
+        metrics = {name: self.metric(iteration, name) for name in names}
+        return {name: value for name, value in metrics.items() if value is not None}
 
     def num_kept(self, iteration: int, attempt: int, selection: str) -> int | None:
         """Count the groups that the selection of an attempt keeps; None if it is not known yet."""

@@ -226,8 +226,8 @@ def _evaluate_if_due(runner: Runner, config: StarPOConfig, iteration: int, check
     is_end = iteration in (0, config.iterations)
     if not is_end and iteration % config.evaluation.every:
         return
-    own = config.environment.type
-    for cell, environment in (config.panels if is_end else {own: config.environment}).items():
+    training_cell = config.environment.type
+    for cell, environment in (config.panels if is_end else {training_cell: config.environment}).items():
         settings = environment, config.agent, config.rollout, config.evaluation
         work = evaluate(iteration, cell, *settings, checkpoint, lineage=runner.store_url, progress=runner.progress)
         runner.stage(iteration, work)

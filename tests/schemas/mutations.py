@@ -23,10 +23,10 @@ def mutations(table: pa.Table, rows: list[int]) -> Iterator[tuple[str, str, pa.T
     """Yield every mutation of every column: of single values in the given rows, and of the column as a whole."""
     for field in table.schema:
         values = table[field.name].to_pylist()
-        seen = {_text(values)}
+        texts = {_text(values)}
         for name, changed in _changed_columns(field, values, rows):
-            if _text(changed) not in seen:
-                seen.add(_text(changed))
+            if _text(changed) not in texts:
+                texts.add(_text(changed))
                 array = pa.chunked_array([pa.array(changed, type=_nullable(field.type))])
                 index = table.schema.get_field_index(field.name)
                 yield field.name, name, table.set_column(index, pa.field(field.name, array.type), array)

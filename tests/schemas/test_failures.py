@@ -91,5 +91,5 @@ def test_failure_cases_are_the_wrong_rows() -> None:
 
     with pytest.raises(ContractViolation) as caught:
         validate(rebuilt(example("turns"), change), "turns")
-    found = [(case["row"], case["found"]) for case in caught.value.failure_cases.to_pylist()]
-    assert found == [(number, f"info='{f'{number:02}' * 58}...") for number in range(0, 40, 2)]
+    cases = [(case["row"], case["found"]) for case in caught.value.failure_cases.to_pylist()]
+    assert cases == [(number, f"info='{f'{number:02}' * 58}...") for number in range(0, 40, 2)]

@@ -16,9 +16,9 @@ def test_what_a_source_lacks(column: str) -> None:
     expected = [column in FACTS["absent"], False, False, False, False]
     assert lacks(info, column).to_list() == expected
     frame = pl.DataFrame({"info": info})
-    found = duckdb.sql(f"select {sql_lacks(column)} from frame").fetchall()
+    rows = duckdb.sql(f"select {sql_lacks(column)} from frame").fetchall()
     assert len(frame) == 5
-    assert [row for (row,) in found] == expected
+    assert [row for (row,) in rows] == expected
 
 
 def test_played_turns_are_not_imported() -> None:

@@ -127,7 +127,7 @@ class Iteration:
         if kind == "turns":
             differences = turn_differences(table, SOKOBAN, AGENT)
             texts = text_differences(table, SOKOBAN, self.tokenizer, self.contexts)
-            return any(True for found in (differences, texts) for _ in found)
+            return any(True for sentences in (differences, texts) for _ in sentences)
         if kind == "episodes":
             return any(True for _ in episode_differences(table, SOKOBAN))
         return not table.cast(DATASETS[kind].schema).equals(self.tables[kind])
@@ -219,10 +219,10 @@ def test_most_mutations_are_noticed(iteration: Iteration, survivors) -> None:
     tried, passed = survivors
     standing = [case for case in passed if not iteration.notices(case[0], case[3])]
     print(f"\n{len(standing)} of {tried.total()} stand")
-    found: dict[tuple[str, str], set[str]] = {}
+    survivors_by_column: dict[tuple[str, str], set[str]] = {}
     for kind, column, name, _ in standing:
-        found.setdefault((kind, column), set()).add(name)
-    assert found == {of: names for of, (_, names) in STANDS.items()}
+        survivors_by_column.setdefault((kind, column), set()).add(name)
+    assert survivors_by_column == {of: names for of, (_, names) in STANDS.items()}
     assert tried.total() > 2500
     assert len(standing) <= 0.05 * tried.total()
 

@@ -256,7 +256,7 @@ def test_every_check_and_rule_has_fault() -> None:
         {demand for demand in demands if demand[:2] == (kind, column) and text in demand[2]}
         for kind, _, column, text in FAULTS
     ]
-    assert {len(found) for found in named} == {1}
+    assert {len(matches) for matches in named} == {1}
     assert set.union(*named) == demands
 
 
@@ -305,10 +305,10 @@ def test_wrong_columns_are_named(kind: str) -> None:
     ],
 )
 def test_action_case_and_whitespace_may_differ(answer: str, actions: list[str]) -> None:
-    said = {"answer": answer, "response": f"<answer>{answer}</answer>", "think": None, "parsed_actions": actions}
+    response = {"answer": answer, "response": f"<answer>{answer}</answer>", "think": None, "parsed_actions": actions}
     done = {"executed_actions": [], "action_rewards": [], "action_effective": [], "actions_left": 2}
     how = {"format_ok": False, "status": "format_error", "forfeited_actions": 2}
-    validate(rebuilt(example("turns"), setting(TURNS_EACH - 1, **said, **done, **how)), "turns")
+    validate(rebuilt(example("turns"), setting(TURNS_EACH - 1, **response, **done, **how)), "turns")
 
 
 @pytest.mark.parametrize("forfeited", [0, 2])

@@ -21,11 +21,11 @@ def test_panel_requests_at_least_rollout_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_prompts: int, num_shards: int
 ) -> None:
     """Four shards of a group of eight; a panel is cut into shards of at most eight trajectories."""
-    asked = []
+    requests = []
     player = Players.player
 
     def noted(players: Players, rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
-        asked.append(num_shards)
+        requests.append(num_shards)
         return player(players, rollout, 1)
 
     monkeypatch.setattr(Players, "player", noted)
@@ -36,4 +36,4 @@ def test_panel_requests_at_least_rollout_shards(
     config = preset("smoke", {**sizes, "evaluation.num_prompts": num_prompts})
     settings = (config.environment, config.agent, config.rollout, config.evaluation)
     evaluate(0, "sokoban", *settings, "c" * 32, lineage=store.url).carry_out(store)
-    assert asked == [num_shards]
+    assert requests == [num_shards]

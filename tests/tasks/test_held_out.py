@@ -21,11 +21,11 @@ def config(**overrides: object) -> StarPOConfig:
 def starts(settings: StarPOConfig) -> set[str]:
     """Return the initial states of 200 training groups, drawn as the rollout draws them."""
     world, excluded = make(settings.environment), excluded_states(held_out(settings))
-    found = set()
+    states = set()
     for group in range(200):
         world.reset(seed=fresh_env_seed(settings.environment, 0, "environment", 0, group, excluded=excluded))
-        found.add(world.state_digest())
-    return found
+        states.add(world.state_digest())
+    return states
 
 
 def test_training_excludes_states_of_variant_panels() -> None:

@@ -180,14 +180,14 @@ def test_texts_are_imitated_beside_episodes(played: tuple[Store, str], demos: st
     """Without rewards, log-probs or tokens; those that cannot be are counted, and the form is learned."""
     store, folder = played
     config = expert(folder, runs=["base:0", demos], episodes="all", steps=30, batch_size=16, learning_rate=3e-3)
-    told, *left_out = imitation_lines(config, store.url)
+    summary, *left_out = imitation_lines(config, store.url)
     stored = episode_keys(config.policy, store.url)
     work = warm_start(config, stored, should_render=has_texts(stored, store.url))
     key = work.carry_out(store)["checkpoint"]
     headline = store.manifest("checkpoint", key).headline
     num_played = headline["num_episodes"] - 60
     assert num_played > 0
-    assert told.startswith(f"fine-tuning: {headline['num_episodes']:.0f} episodes (60 conversations of text, ")
+    assert summary.startswith(f"fine-tuning: {headline['num_episodes']:.0f} episodes (60 conversations of text, ")
     assert (headline["num_texts"], headline["num_left_out"]) == (60, 3)
     reasons = ["two messages of the assistant in a row", "its text has <|im_end|>", "more than 256 tokens"]
     assert all(any(reason in line for line in left_out) for reason in reasons)

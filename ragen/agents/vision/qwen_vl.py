@@ -80,8 +80,8 @@ class Qwen25VL:
 
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
         """See `Family.features`."""
-        found = backbone.get_image_features(*self._prepared(backbone, images), return_dict=True)
-        return torch.cat(list(found.pooler_output))
+        output = backbone.get_image_features(*self._prepared(backbone, images), return_dict=True)
+        return torch.cat(list(output.pooler_output))
 
     def pixels(self, processor: Any, config: Any, image: Image) -> dict[str, Tensor]:
         """See `Family.pixels`."""
@@ -101,6 +101,6 @@ class Qwen3VL(Qwen25VL):
 
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
         """See `Family.features`."""
-        found = backbone.get_image_features(*self._prepared(backbone, images), return_dict=True)
-        parts = [found.pooler_output, *found.deepstack_features]
+        output = backbone.get_image_features(*self._prepared(backbone, images), return_dict=True)
+        parts = [output.pooler_output, *output.deepstack_features]
         return torch.cat([torch.cat(list(part)) for part in parts], dim=-1)

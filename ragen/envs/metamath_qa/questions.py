@@ -51,17 +51,17 @@ def sum_in_words(num_steps: int, largest: int, rng: random.Random) -> MathQuesti
         start, each = rng.randint(2, largest), rng.randint(2, largest)
         changes.append(("*", each))
         total = start * each
-        told = f"{name} has {start} bags of {each} {thing}"
+        story = f"{name} has {start} bags of {each} {thing}"
     else:
         start = total = rng.randint(1, largest)
-        told = f"{name} has {start} {thing}"
+        story = f"{name} has {start} {thing}"
     while len(changes) < num_steps:
         is_gain = total == 0 or rng.random() < 0.5
         number = rng.randint(1, largest if is_gain else min(total, largest))
         changes.append(("+" if is_gain else "-", number))
         total += number if is_gain else -number
-        told += f" and {rng.choice(_GAINS if is_gain else _LOSSES)} {number}"
-    return MathQuestion(f"{told}. How many {thing} has {name}?", str(total), start, tuple(changes))
+        story += f" and {rng.choice(_GAINS if is_gain else _LOSSES)} {number}"
+    return MathQuestion(f"{story}. How many {thing} has {name}?", str(total), start, tuple(changes))
 
 
 @lru_cache(4)

@@ -38,5 +38,5 @@ def peers(size: int) -> tuple[tuple[int, ...], ...]:
 
 def digits_left(grid: Sequence[int], size: int, cell: int) -> list[int]:
     """Return the digits that no peer of the cell holds, in order, regardless of the cell's own digit."""
-    seen = {grid[peer] for peer in peers(size)[cell]}
-    return [digit for digit in range(1, size + 1) if digit not in seen]
+    peer_digits = {grid[peer] for peer in peers(size)[cell]}
+    return [digit for digit in range(1, size + 1) if digit not in peer_digits]

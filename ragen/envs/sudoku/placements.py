@@ -40,19 +40,19 @@ class Placements(Grammar):
 
     size: int
 
-    def read(self, said: str) -> str | None:
+    def read(self, action: str) -> str | None:
         """Return `place <digit> at row <r> col <c>` for either form."""
-        placement = self.placement(said)
+        placement = self.placement(action)
         return placement.action if placement else None
 
-    def placement(self, said: str) -> Placement | None:
+    def placement(self, action: str) -> Placement | None:
         """Parse a placement in either form; None if it is invalid."""
-        if len(said) > _MAX_CHARS:
+        if len(action) > _MAX_CHARS:
             return None
-        text = _BLANKS.sub(" ", said.strip())
+        text = _BLANKS.sub(" ", action.strip())
         for form in _FORMS:
-            if found := form.fullmatch(text):
-                placement = Placement(int(found["digit"]), int(found["row"]), int(found["column"]))
+            if match := form.fullmatch(text):
+                placement = Placement(int(match["digit"]), int(match["row"]), int(match["column"]))
                 return placement if all(1 <= number <= self.size for number in placement) else None
         return None
 

@@ -14,31 +14,31 @@ def solutions(grid: Sequence[int], size: int, limit: int = 2) -> list[Grid]:
         size: 4, 9 or 16.
         limit: Maximum number of solutions to find, at least 1.
     """
-    seen = [0] * len(grid)
+    peer_masks = [0] * len(grid)
     for cell, digit in enumerate(grid):
         for peer in peers(size)[cell] if digit else ():
-            seen[peer] |= 1 << digit
-    if any(digit and seen[cell] >> digit & 1 for cell, digit in enumerate(grid)):
+            peer_masks[peer] |= 1 << digit
+    if any(digit and peer_masks[cell] >> digit & 1 for cell, digit in enumerate(grid)):
         return []
-    return list(islice(_search(list(grid), seen, size), limit))
+    return list(islice(_search(list(grid), peer_masks, size), limit))
 
 
-def _search(cells: list[int], seen: list[int], size: int) -> Iterator[Grid]:
-    """Fill the blanks in place; `seen` has a bit mask of the peers' digits for each cell."""
+def _search(cells: list[int], peer_masks: list[int], size: int) -> Iterator[Grid]:
+    """Fill the blanks in place; `peer_masks` has a bit mask of the peers' digits for each cell."""
     blanks = [cell for cell, digit in enumerate(cells) if not digit]
     if not blanks:
         yield tuple(cells)
         return
-    cell = max(blanks, key=lambda blank: seen[blank].bit_count())
+    cell = max(blanks, key=lambda blank: peer_masks[blank].bit_count())
     for digit in range(1, size + 1):
         bit = 1 << digit
-        if seen[cell] & bit:
+        if peer_masks[cell] & bit:
             continue
-        marked = [peer for peer in peers(size)[cell] if not seen[peer] & bit]
+        marked = [peer for peer in peers(size)[cell] if not peer_masks[peer] & bit]
         cells[cell] = digit
         for peer in marked:
-            seen[peer] |= bit
-        yield from _search(cells, seen, size)
+            peer_masks[peer] |= bit
+        yield from _search(cells, peer_masks, size)
         cells[cell] = 0
         for peer in marked:
-            seen[peer] &= ~bit
+            peer_masks[peer] &= ~bit

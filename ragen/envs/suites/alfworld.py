@@ -97,7 +97,7 @@ class AlfworldGame(Suite[AlfworldSettings]):
         """Begin a game; skip games that are marked as unsolvable."""
         self._path = game_of(self._games, seed)
         self._world = World(self._path)
-        return self._seen(self._world)
+        return self._observation(self._world)
 
     def origin(self, seed: int) -> str:
         """Return the digest of the game's bytes, regardless of its name."""
@@ -108,7 +108,7 @@ class AlfworldGame(Suite[AlfworldSettings]):
         world = self.world
         world.say(action)
         reward = self.settings.reward if world.is_won else 0.0
-        return StepResult(self._seen(world), reward, world.is_over, world.is_won)
+        return StepResult(self._observation(world), reward, world.is_over, world.is_won)
 
     def random_action(self, rng: random.Random) -> str:
         """Return one of `actions`."""
@@ -128,18 +128,18 @@ class AlfworldGame(Suite[AlfworldSettings]):
         """Return a digest of the game and its true facts; of the whole transcript if the game cannot be replayed."""
         if self.replay_fault:
             return super().state_digest()
-        return values_digest([self._said[0], self.now.is_over, *self.world.facts])
+        return values_digest([self._transcript[0], self.now.is_over, *self.world.facts])
 
     def clone(self, dynamics_seed: int) -> "AlfworldGame":
         """See `Environment.clone`; restarts the game and repeats the commands so far."""
         assert self.now
-        twin = copy.copy(self)
-        twin._said, twin._world = list(self._said), World(self._path)
-        for action in self._said[1::2]:
-            twin._world.say(action)
-        return twin
+        clone = copy.copy(self)
+        clone._transcript, clone._world = list(self._transcript), World(self._path)
+        for action in self._transcript[1::2]:
+            clone._world.say(action)
+        return clone
 
-    def _seen(self, world: World) -> str:
+    def _observation(self, world: World) -> str:
         lines = [world.text]
         if self.settings.should_repeat_task and world.task not in world.text:
             lines.insert(0, world.task)

@@ -50,10 +50,10 @@ def games_of(folder: str, digest: str, split: Split) -> tuple[Path, ...]:
     Raises:
         ConfigError: If there is no such folder, its games have changed, or the split is empty.
     """
-    found = _paths(folder, digest)
-    held_out = found[::_HELD_OUT_EVERY]
-    rest = tuple(path for place, path in enumerate(found) if place % _HELD_OUT_EVERY)
-    games = {"all": found, "train": rest, "held_out": held_out}
+    paths = _paths(folder, digest)
+    held_out = paths[::_HELD_OUT_EVERY]
+    rest = tuple(path for place, path in enumerate(paths) if place % _HELD_OUT_EVERY)
+    games = {"all": paths, "train": rest, "held_out": held_out}
     if not games[split]:
         raise ConfigError(
             f"{folder} has 1 game, which is held out, so split = '{split}' is empty; choose another split"
@@ -73,7 +73,7 @@ def game_of(games: tuple[Path, ...], seed: int) -> Path:
     """
     first = derive_seed(seed, "alfworld") % len(games)
     for path in (*games[first:], *games[:first]):
-        if path.suffix != ".tw-pddl" or _told(path).get("solvable", True):
+        if path.suffix != ".tw-pddl" or _content(path).get("solvable", True):
             return path
     raise EnvironmentFault(f"all {len(games)} games, such as {games[0]}, are marked as unsolvable")
 
@@ -89,10 +89,10 @@ def content_digest(path: Path) -> str:
 
 @lru_cache(maxsize=8)
 def _paths(folder: str, digest: str) -> tuple[Path, ...]:
-    found = folder_digest(folder)
-    if found != digest:
+    actual = folder_digest(folder)
+    if actual != digest:
         raise ConfigError(
-            f"{folder} has changed: its games have the digest {found}, but the settings name {digest}. Restore "
+            f"{folder} has changed: its games have the digest {actual}, but the settings name {digest}. Restore "
             "the original games, or leave the digest out of the settings to use the games as they are now"
         )
     return tuple(Path(folder, name) for name, _ in _listed(folder) if not name.endswith(".json"))
@@ -123,14 +123,14 @@ def _listed(folder: str) -> list[tuple[str, int]]:
     return [(name, Path(folder, name).stat().st_size) for name in sorted(games)]
 
 
-def _told(path: Path) -> dict[str, object]:
+def _content(path: Path) -> dict[str, object]:
     try:
-        told = json.loads(_bytes(path))
+        content = json.loads(_bytes(path))
     except ValueError as error:
         raise EnvironmentFault(f"{path} is not a game: {error}") from error
-    if not isinstance(told, dict):
-        raise EnvironmentFault(f"{path} is not a game: a {type(told).__name__}; expected an object")
-    return told
+    if not isinstance(content, dict):
+        raise EnvironmentFault(f"{path} is not a game: a {type(content).__name__}; expected an object")
+    return content
 
 
 def _bytes(path: Path) -> bytes:

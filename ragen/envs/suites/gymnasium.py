@@ -77,7 +77,7 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
     def __init__(self, settings: GymnasiumSettings) -> None:
         super().__init__(settings)
         self._world = _world_of(settings)
-        self._seen: Any = None
+        self._observation: Any = None
         self._names = _names(settings, self._world.action_space)
         start = getattr(self._world.unwrapped, "initial_state_distrib", None)
         known = settings.num_initial_states
@@ -116,7 +116,7 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
 
     def begin(self, seed: int, dynamics_seed: int) -> str:
         """See `Suite.begin`."""
-        self._seen, _ = self._world.reset(seed=seed)
+        self._observation, _ = self._world.reset(seed=seed)
         self.reseed(dynamics_seed)
         return self._text()
 
@@ -130,7 +130,7 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
         given = int(space.start) + self._names.index(action) if self._names else action
         if not self._names and not space.contains(action):
             return StepResult(self._text())
-        self._seen, reward, terminated, truncated, _ = self._world.step(given)
+        self._observation, reward, terminated, truncated, _ = self._world.step(given)
         is_over = bool(terminated or truncated)
         return StepResult(self._text(), float(reward), is_over, is_over and float(reward) > self.settings.success_above)
 
@@ -154,21 +154,21 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
         over = self.now.is_over
         if self.replay_fault:
             return super().state_digest()
-        return values_digest([state if isinstance(state, int | np.integer) else "", *_leaves(self._seen), over])
+        return values_digest([state if isinstance(state, int | np.integer) else "", *_leaves(self._observation), over])
 
     def clone(self, dynamics_seed: int) -> "GymnasiumTask":
         """See `Environment.clone`."""
-        twin = copy.copy(self)
+        clone = copy.copy(self)
         table = getattr(self._world.unwrapped, "P", None)  # large and immutable: shared
-        twin._world, twin._said = copy.deepcopy(self._world, {id(table): table}), list(self._said)
-        twin.reseed(dynamics_seed)
-        return twin
+        clone._world, clone._transcript = copy.deepcopy(self._world, {id(table): table}), list(self._transcript)
+        clone.reseed(dynamics_seed)
+        return clone
 
     def _text(self) -> str:
         decode = getattr(self._world.unwrapped, "decode", None)
-        is_number = isinstance(self._seen, int | np.integer)
-        seen = decode(self._seen) if decode is not None and is_number else self._seen
-        values = [_written(leaf) for leaf in _leaves(seen)]
+        is_number = isinstance(self._observation, int | np.integer)
+        observation = decode(self._observation) if decode is not None and is_number else self._observation
+        values = [_written(leaf) for leaf in _leaves(observation)]
         drawn = self._world.render() if "{ansi}" in self.settings.template else ""
         drawn = _HIGHLIGHTED.sub(r"[\1]", drawn or "").strip("\n")
         try:
@@ -216,15 +216,15 @@ def _names(settings: GymnasiumSettings, space: Any) -> tuple[str, ...]:
     return tuple(settings.actions) or tuple(map(str, range(count)))
 
 
-def _leaves(seen: Any) -> list[Any]:
+def _leaves(observation: Any) -> list[Any]:
     """Flatten an observation into its numbers and texts, in order."""
-    if isinstance(seen, dict):
-        return [leaf for key in sorted(seen) for leaf in _leaves(seen[key])]
-    if isinstance(seen, np.ndarray | np.generic):
-        return _leaves(seen.tolist())
-    if isinstance(seen, Iterable) and not isinstance(seen, str):
-        return [leaf for part in seen for leaf in _leaves(part)]
-    return [seen]
+    if isinstance(observation, dict):
+        return [leaf for key in sorted(observation) for leaf in _leaves(observation[key])]
+    if isinstance(observation, np.ndarray | np.generic):
+        return _leaves(observation.tolist())
+    if isinstance(observation, Iterable) and not isinstance(observation, str):
+        return [leaf for part in observation for leaf in _leaves(part)]
+    return [observation]
 
 
 def _written(leaf: Any) -> str:

@@ -103,14 +103,14 @@ def _client_type() -> Any:
     return GenericEnvClient
 
 
-def _answer(asked: Any, settings: OpenEnvSettings) -> Any:
+def _answer(request: Any, settings: OpenEnvSettings) -> Any:
     """Wait for the server's answer.
 
     Raises:
         EnvironmentFault: If the request fails or times out.
     """
     try:
-        return finished(asked, settings.timeout_s)
+        return finished(request, settings.timeout_s)
     except Exception as error:  # a third-party server, over a network
         raise EnvironmentFault(
             f"openenv/{settings.task} does not answer: {type(error).__name__}: {first_line(error)}"
@@ -118,12 +118,12 @@ def _answer(asked: Any, settings: OpenEnvSettings) -> Any:
 
 
 def _text(result: Any, settings: OpenEnvSettings) -> str:
-    seen = result.observation
+    observation = result.observation
     if settings.observation_field:
-        if settings.observation_field not in seen:
+        if settings.observation_field not in observation:
             raise EnvironmentFault(
                 f"openenv/{settings.task} has no field {settings.observation_field!r} in its observations; it has "
-                f"{', '.join(map(str, seen))}"
+                f"{', '.join(map(str, observation))}"
             )
-        return str(seen[settings.observation_field])
-    return json.dumps(seen, ensure_ascii=False, sort_keys=True)
+        return str(observation[settings.observation_field])
+    return json.dumps(observation, ensure_ascii=False, sort_keys=True)

@@ -88,10 +88,10 @@ class ReasoningGymTask(Suite[ReasoningGymSettings]):
         self._num_answers += 1
         score = self._score(action)
         left = self.settings.num_tries - self._num_answers
-        told = f"{str(self._item['question']).strip()}\nYour answer {action} scores {score:g}."
+        observation = f"{str(self._item['question']).strip()}\nYour answer {action} scores {score:g}."
         if score < 1.0 and left:
-            told += f" You may answer {left} more {'time' if left == 1 else 'times'}."
-        return StepResult(told, score, is_over=score >= 1.0 or not left, is_success=score >= 1.0)
+            observation += f" You may answer {left} more {'time' if left == 1 else 'times'}."
+        return StepResult(observation, score, is_over=score >= 1.0 or not left, is_success=score >= 1.0)
 
     def _score(self, answer: str) -> float:
         try:
@@ -146,7 +146,7 @@ def _evaluates(scorer: Any) -> str:
     """Return the function with which a scorer executes its argument `answer`, such as eval; "" if none."""
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(scorer)))):
         if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in _EVALUATES:
-            said = (part for given in node.args for part in ast.walk(given))
-            if any(isinstance(part, ast.Name) and part.id == "answer" for part in said):
+            nodes = (part for given in node.args for part in ast.walk(given))
+            if any(isinstance(part, ast.Name) and part.id == "answer" for part in nodes):
                 return name
     return ""

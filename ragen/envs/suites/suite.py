@@ -65,7 +65,7 @@ class Suite(Environment[S]):
     def __init__(self, settings: S) -> None:
         super().__init__(settings)
         self._now: StepResult | None = None
-        self._said: list[str] = []
+        self._transcript: list[str] = []
 
     @abstractmethod
     def begin(self, seed: int, dynamics_seed: int) -> str:
@@ -92,7 +92,7 @@ class Suite(Environment[S]):
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """See `Environment.reset`."""
         self._now = StepResult(self.begin(seed, dynamics_seed))
-        self._said = [self.origin(seed)]
+        self._transcript = [self.origin(seed)]
         return self.render(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
@@ -103,7 +103,7 @@ class Suite(Environment[S]):
             raise EnvironmentFault(f"{self._place}: {action!r} is not an action. {self.grammar.describe()}")
         before = self.state_digest()
         self._now = now = self.take(action)
-        self._said += [action, now.observation]
+        self._transcript += [action, now.observation]
         info = {"effective": self.state_digest() != before, "is_success": now.is_success}
         return self.render(), now.reward, now.is_over, False, info
 
@@ -131,7 +131,7 @@ class Suite(Environment[S]):
     def state_digest(self) -> str:
         """Return a digest of the initial state and the transcript since."""
         assert self.now
-        return values_digest(self._said)
+        return values_digest(self._transcript)
 
     def render(self) -> str:
         """Return the current observation."""

@@ -70,7 +70,7 @@ class TextArenaGame(Suite[TextArenaSettings]):
             except AssertionError as error:
                 raise ConfigError(f"textarena/{self.settings.task} is not a game for one player: {error}") from error
         self.reseed(dynamics_seed)
-        return self._seen()
+        return self._observation()
 
     def reseed(self, dynamics_seed: int) -> None:
         """See `Environment.reseed`."""
@@ -81,30 +81,30 @@ class TextArenaGame(Suite[TextArenaSettings]):
         with self._own_chance():
             is_over, _ = self._game.step(action)
         if not is_over:
-            return StepResult(self._seen())
+            return StepResult(self._observation())
         rewards, facts = self._game.close()
         reward = float((rewards or {}).get(0, 0.0))
         reason = str(facts.get(0, {}).get("reason", ""))
-        return StepResult(f"{self._seen()}\n{reason}".strip(), reward, True, reward >= 1.0)
+        return StepResult(f"{self._observation()}\n{reason}".strip(), reward, True, reward >= 1.0)
 
     def random_action(self, rng: random.Random) -> str:
         """Return a bracketed part of the observation, or a number in brackets."""
-        said = [text for text in _BRACKETED.findall(self.render()) if self.grammar.read(text) == text]
-        return rng.choice([*said, f"[{rng.randint(1, 20)}]"])
+        actions = [text for text in _BRACKETED.findall(self.render()) if self.grammar.read(text) == text]
+        return rng.choice([*actions, f"[{rng.randint(1, 20)}]"])
 
     def clone(self, dynamics_seed: int) -> "TextArenaGame":
         """See `Environment.clone`."""
-        twin = copy.copy(self)
-        twin._game, twin._said = copy.deepcopy(self._game), list(self._said)
-        twin.reseed(dynamics_seed)
-        return twin
+        clone = copy.copy(self)
+        clone._game, clone._transcript = copy.deepcopy(self._game), list(self._transcript)
+        clone.reseed(dynamics_seed)
+        return clone
 
-    def _seen(self) -> str:
+    def _observation(self) -> str:
         with self._own_chance():
-            _, seen = self._game.get_observation()
-        if isinstance(seen, list):
-            return "\n".join(str(message[1]) for message in seen).strip()
-        return str(seen).strip()
+            _, observation = self._game.get_observation()
+        if isinstance(observation, list):
+            return "\n".join(str(message[1]) for message in observation).strip()
+        return str(observation).strip()
 
     @contextmanager
     def _own_chance(self) -> Iterator[None]:
@@ -140,10 +140,10 @@ def _game_of(settings: TextArenaSettings) -> Any:
     try:
         return textarena.make(settings.task, **settings.config)
     except LookupError as error:
-        found = _RESOURCE.search(str(error))
+        match = _RESOURCE.search(str(error))
         raise MissingPackageError(
             f"textarena/{settings.task} needs data of nltk that is not installed: "
-            f"python -m nltk.downloader {found.group(1) if found else 'words'}"
+            f"python -m nltk.downloader {match.group(1) if match else 'words'}"
         ) from error
     except ImportError as error:
         raise missing("textarena", error) from error

@@ -77,14 +77,14 @@ class World:
             raise EnvironmentFault(
                 f"{path} cannot be played: {type(error).__name__}: {first_line(error)}; take it out of the folder"
             ) from error
-        told = _TASK.search(self.text)
-        self.task = told.group() if told else (self._state.objective or "").strip()
+        match = _TASK.search(self.text)
+        self.task = match.group() if match else (self._state.objective or "").strip()
 
     @property
     def text(self) -> str:
         """Latest output of the game."""
-        said = _PROMPT.sub("", _BANNER.sub("", self._state.feedback).strip()).strip()
-        return _GAP.sub("\n\n", said)
+        output = _PROMPT.sub("", _BANNER.sub("", self._state.feedback).strip()).strip()
+        return _GAP.sub("\n\n", output)
 
     @property
     def admissible(self) -> tuple[str, ...]:

@@ -96,11 +96,12 @@ def load_catalogue(source: CatalogueSource) -> Catalogue:
         made = make_products(num_products, source.seed, source.num_hidden)
         digest = blake2b(repr(made).encode(), digest_size=8).hexdigest()
         return Catalogue(made, digest, (), source.goals, "list")
-    found = files_digest(source.folder)
-    if found != source.digest:
+    current_digest = files_digest(source.folder)
+    if current_digest != source.digest:
         raise ConfigError(
-            f"the files in webshop folder '{source.folder}' have the digest {found}, expected {source.digest}: they "
-            "were changed since; restore the old ones, or leave out environment.digest to use the new ones"
+            f"the files in webshop folder '{source.folder}' have the digest {current_digest}, expected "
+            f"{source.digest}: they were changed since; restore the old ones, or leave out "
+            "environment.digest to use the new ones"
         )
     products, refused = read_products(source.folder, source.num_products)
     if refused:
@@ -113,4 +114,4 @@ def load_catalogue(source: CatalogueSource) -> Catalogue:
             ", ".join(map(str, refused[:_NUM_NAMED])),
             more,
         )
-    return Catalogue(products, found, refused, source.goals, source.nouns)
+    return Catalogue(products, current_digest, refused, source.goals, source.nouns)

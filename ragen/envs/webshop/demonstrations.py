@@ -77,16 +77,16 @@ def _open(environment: WebShop, skill: float, rng: random.Random) -> Demonstrati
 
 def _buy(environment: WebShop, skill: float, rng: random.Random) -> Demonstration:
     goal = environment.goal
-    said, actions = [], []
+    thoughts, actions = [], []
     for name, values in environment.catalogue.product(environment.visit.asin).options:
-        asked = next((value for value in values if value in goal.options), None)
-        said.append(f"{name} {asked or 'none'}")
-        chosen = asked
+        goal_value = next((value for value in values if value in goal.options), None)
+        thoughts.append(f"{name} {goal_value or 'none'}")
+        chosen = goal_value
         if rng.random() >= skill:
             chosen = rng.choice([*values, None])
         if chosen:
             actions.append(f"click[{chosen}]")
-    return Demonstration(" ".join(said) or "buy", (*actions[:4], f"click[{BUY}]"))
+    return Demonstration(" ".join(thoughts) or "buy", (*actions[:4], f"click[{BUY}]"))
 
 
 def _wanted(environment: WebShop) -> list[str]:
@@ -97,6 +97,6 @@ def _wanted(environment: WebShop) -> list[str]:
 
 def _facts(environment: WebShop, product: Product, wanted: list[str]) -> list[str]:
     """Return the wanted words of a product's title, in title order, then its price, and `ok` or `dear`."""
-    found = list(dict.fromkeys(word for word in words(product.title) if word in wanted))[:_MAX_WORDS]
+    title_words = list(dict.fromkeys(word for word in words(product.title) if word in wanted))[:_MAX_WORDS]
     price = product.price_range[0]
-    return [*found, f"{price:g}", "ok" if price <= environment.goal.price_limit else "dear"]
+    return [*title_words, f"{price:g}", "ok" if price <= environment.goal.price_limit else "dear"]

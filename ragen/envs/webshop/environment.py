@@ -178,12 +178,12 @@ class WebShop(Environment[WebShopSettings]):
             raise EnvironmentFault("webshop: the episode has ended with the purchase; call reset")
         if GRAMMAR.read(action) != action:
             raise EnvironmentFault(f"webshop: {action[:80]!r} is not an action. {GRAMMAR.describe()}")
-        kind, _, said = action[:-1].partition("[")
-        said = said.strip()
+        kind, _, argument = action[:-1].partition("[")
+        argument = argument.strip()
         if kind == "click":
-            self._go(self.clicks.get(said.lower(), before))
-        elif before.page == "search" and words(said):
-            self._go(PageVisit("results", said))
+            self._go(self.clicks.get(argument.lower(), before))
+        elif before.page == "search" and words(argument):
+            self._go(PageVisit("results", argument))
         info: Info = {"effective": self._visit != before, "page": self._visit.page}
         if self._visit.page != "done":
             return self.render(), 0.0, False, False, info

@@ -86,9 +86,9 @@ def read_products(folder: str, num_products: int | None) -> tuple[list[Product],
         except _UnusableError as error:
             refused.append(OmittedEntry(quoted(what), str(error)))
             continue
-        asked, unasked = _human_wishes(human.get(what, []))
-        refused += [OmittedEntry(f"wish {place} for {quoted(what)}", why) for place, why in unasked]
-        products[product.asin.lower()] = replace(product, human_wishes=asked)
+        usable, unusable = _human_wishes(human.get(what, []))
+        refused += [OmittedEntry(f"wish {place} for {quoted(what)}", why) for place, why in unusable]
+        products[product.asin.lower()] = replace(product, human_wishes=usable)
     if not products:
         raise ConfigError(
             f"{files['products']}: none of {len(listed)} products can be used: {', '.join(map(str, refused[:5]))}"
@@ -100,17 +100,17 @@ def _files(folder: str) -> dict[str, Path]:
     """Find the files, by role."""
     files = {}
     for role, pattern in _PATTERNS.items():
-        found = sorted(Path(folder).expanduser().glob(pattern))
-        if len(found) > 1:
-            names = ", ".join(path.name for path in found)
+        matches = sorted(Path(folder).expanduser().glob(pattern))
+        if len(matches) > 1:
+            names = ", ".join(path.name for path in matches)
             raise ConfigError(f"webshop folder '{folder}' has {names}; leave one file of the form {pattern} in it")
-        if not found and role != "human":
+        if not matches and role != "human":
             raise ConfigError(
                 f"webshop folder '{folder}' has no file {pattern}; give the folder of WebShop's data files, or leave "
                 "folder out for the synthetic catalogue"
             )
-        if found:
-            files[role] = found[0]
+        if matches:
+            files[role] = matches[0]
     return files
 
 

@@ -90,7 +90,7 @@ def attributes_met(product: Product, wanted: Sequence[str]) -> int:
     alike = _matcher()
     texts = [text.lower() for text in (product.title, " ".join(product.bullets), product.description)]
     return sum(
-        any(alike(own, attribute) > _ENOUGH for own in product.attributes)
+        any(alike(product_attribute, attribute) > _ENOUGH for product_attribute in product.attributes)
         or any(attribute.lower() in text for text in texts)
         for attribute in wanted
     )

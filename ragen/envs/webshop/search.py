@@ -67,6 +67,6 @@ class ProductIndex:
             return ()
         scores = np.round(self._scorer.get_scores_from_ids(known), _DECIMALS)  # ties stay ties on any machine
         least = max(np.partition(scores, -MAX_RESULTS)[-MAX_RESULTS], _LEAST) if len(scores) > MAX_RESULTS else _LEAST
-        found = np.flatnonzero(scores >= least)
-        best = found[np.argsort(-scores[found], kind="stable")[:MAX_RESULTS]]
+        positions = np.flatnonzero(scores >= least)
+        best = positions[np.argsort(-scores[positions], kind="stable")[:MAX_RESULTS]]
         return tuple(int(place) for place in self._order[best])

@@ -44,9 +44,9 @@ class MeasuredObjectives:
         """Pairwise cosines of the gradients, 1 on the diagonal; NaN where a gradient is 0. float64 [J, J]"""
         norms = np.sqrt(np.diag(self.gram))
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = np.clip(self.gram / np.outer(norms, norms), -1.0, 1.0)
-        np.fill_diagonal(found, np.where(norms > 0, 1.0, np.nan))
-        return found
+            cosines_JJ = np.clip(self.gram / np.outer(norms, norms), -1.0, 1.0)
+        np.fill_diagonal(cosines_JJ, np.where(norms > 0, 1.0, np.nan))
+        return cosines_JJ
 
 
 def able_to_measure(configs: Sequence[UpdateConfig]) -> UpdateConfig:

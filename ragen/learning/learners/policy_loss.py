@@ -131,8 +131,8 @@ class PolicyLoss:
         if "covariances" in config.needs:
             has_loss_N = has_loss_N.to(weights_N.device)
             covariances_2N = weights_N.new_zeros(2, len(weights_N))
-            found = covariances(given.old_logprobs_N[has_loss_N], given.advantages_N[has_loss_N])
-            covariances_2N[:, has_loss_N] = torch.stack(found)
+            covariance_pair = covariances(given.old_logprobs_N[has_loss_N], given.advantages_N[has_loss_N])
+            covariances_2N[:, has_loss_N] = torch.stack(covariance_pair)
         return cls(inputs, given, weights_N, covariances_2N, torch.zeros_like(weights_N), ledger, only)
 
     def check(self) -> None:

@@ -172,8 +172,8 @@ def in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int, part:
         longest = max(len(example.token_ids) for example in batch.segments)
         limit = max(max_row_tokens, 5 * longest // 2) if max_row_tokens else 0
         parts = [
-            micro_batches(batch, everything, token_budget, row_tokens=limit, rank=own, num_ranks=num_parts)
-            for own in (range(num_parts) if part is None else [part])
+            micro_batches(batch, everything, token_budget, row_tokens=limit, rank=rank, num_ranks=num_parts)
+            for rank in (range(num_parts) if part is None else [part])
         ]
         return [micro_batch for one_of_each in zip(*parts, strict=True) for micro_batch in one_of_each]
 

@@ -70,9 +70,9 @@ def turn_differences(turns: pa.Table, settings: EnvironmentSettings, agent: Agen
     """
     environment = make(settings)
     for rows in trajectories(turns, _COLUMNS):
-        found = _trajectory_difference(rows, environment, agent)
-        if found:
-            yield f"trajectory {quoted(rows[0]['trajectory_id'])}, {found}"
+        difference = _trajectory_difference(rows, environment, agent)
+        if difference:
+            yield f"trajectory {quoted(rows[0]['trajectory_id'])}, {difference}"
 
 
 def episode_differences(episodes: pa.Table, settings: EnvironmentSettings) -> Iterator[str]:

@@ -44,14 +44,14 @@ def footer_fault(files: Iterable[Path], table: pa.Table) -> str:
     return ""
 
 
-def _is_true(told: Any, values: pa.ChunkedArray) -> bool:
+def _is_true(statistics: Any, values: pa.ChunkedArray) -> bool:
     """Whether a column's statistics match its values; missing statistics do."""
-    if told is None:
+    if statistics is None:
         return True
     is_list = pa.types.is_list(values.type)
-    if told.has_null_count and not is_list and told.null_count != values.null_count:
+    if statistics.has_null_count and not is_list and statistics.null_count != values.null_count:
         return False
-    if not told.has_min_max:
+    if not statistics.has_min_max:
         return True
-    found = pc.min_max(pc.list_flatten(values) if is_list else values).as_py()
-    return bool(found["min"] == told.min and found["max"] == told.max)
+    bounds = pc.min_max(pc.list_flatten(values) if is_list else values).as_py()
+    return bool(bounds["min"] == statistics.min and bounds["max"] == statistics.max)

@@ -29,8 +29,8 @@ def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapp
     """
     yield from update_differences(metrics, headline)
     values = metric_values(metrics)
-    seen = episodes.filter(pc.ends_with(episodes["cell"], SEEN))
-    num_seen = float(pc.count_distinct(seen["initial_state_digest"]).as_py())
+    seen_episodes = episodes.filter(pc.ends_with(episodes["cell"], SEEN))
+    num_seen = float(pc.count_distinct(seen_episodes["initial_state_digest"]).as_py())
     expected = summarise(episodes) | {name: num_seen for name in values if name.endswith("/num_seen_prompts")}
     elsewhere = {name for name in values if "/engine_" in name or name.endswith("/num_unknown_origins")}
     for name in sorted(expected.keys() | values.keys() - elsewhere):

@@ -40,10 +40,10 @@ def different_origin(stored: Manifest, computed: Manifest, is_from_torch: bool) 
     places: list[tuple[str, str]] = [("versions", name) for name in _LIBRARIES]
     if is_from_torch:
         places += _MACHINE
-    found = ((name, _at(stored, section, name), _at(computed, section, name)) for section, name in places)
+    values = ((name, _at(stored, section, name), _at(computed, section, name)) for section, name in places)
     return ", ".join(
         f"{'threads' if name == 'torch' and isinstance(there, int) else name} {there} (here {here})"
-        for name, there, here in found
+        for name, there, here in values
         if there is not None and here is not None and there != here
     )
 

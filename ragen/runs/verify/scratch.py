@@ -89,8 +89,8 @@ class Scratch:
                     if content_digest(stored.table) != manifest.content_digest:
                         stored.fault = f"the content digest of {kind}/{key} is not that of its rows"
                     folder = _folder_of(self._originals, kind, key)
-                    if told := footer_fault([folder / entry.name for entry in manifest.files], stored.table):
-                        stored.fault = f"{kind}/{key} contradicts its rows: {told}"
+                    if fault := footer_fault([folder / entry.name for entry in manifest.files], stored.table):
+                        stored.fault = f"{kind}/{key} contradicts its rows: {fault}"
                 for contradiction in self._original.contradictions(manifest):
                     stored.fault = f"{kind}/{key} contradicts its manifest: {contradiction}"
             if stage_key(manifest.stage, manifest.settings, manifest.inputs, manifest.seed, manifest.code) != key:

@@ -53,9 +53,9 @@ def text_differences(
     for rows in trajectories(turns, _COLUMNS):
         for row in rows:
             row["images"] = shown.get((row["trajectory_id"], row["turn"]), [])
-        found = _difference(rows, environment, tokenizer, contexts)
-        if found:
-            yield f"trajectory {quoted(rows[0]['trajectory_id'])}, {found}"
+        difference = _difference(rows, environment, tokenizer, contexts)
+        if difference:
+            yield f"trajectory {quoted(rows[0]['trajectory_id'])}, {difference}"
 
 
 @guarded()

@@ -46,10 +46,10 @@ def token_differences(
         return
     has_differed = False
     for rows, trajectory in zip(recorded, learned, strict=True):
-        found = _context_difference(_contexts(rows), trajectory)
-        if found:
+        difference = _context_difference(_contexts(rows), trajectory)
+        if difference:
             has_differed = True
-            yield f"trajectory {quoted(trajectory.trajectory_id)}, {found}"
+            yield f"trajectory {quoted(trajectory.trajectory_id)}, {difference}"
     if has_differed:
         return
     logprobs = [value for rows in recorded for row in rows for value in row["behaviour_logprobs"]]
@@ -97,9 +97,11 @@ def _context_difference(contexts: list[Row], trajectory: Trajectory) -> str:
         return f"{len(contexts)} contexts were seen, the learner is given {len(trajectory.segments)}"
     for context, segment in zip(contexts, trajectory.segments, strict=True):
         for name in ("token_ids", "response_mask", "behaviour_logprobs"):
-            seen, given = context[name], getattr(segment, name).tolist()
-            if seen != given:
-                where = next((i for i, pair in enumerate(zip(seen, given, strict=False)) if pair[0] != pair[1]), None)
-                place = min(len(seen), len(given)) if where is None else where
+            recorded, given = context[name], getattr(segment, name).tolist()
+            if recorded != given:
+                where = next(
+                    (i for i, pair in enumerate(zip(recorded, given, strict=False)) if pair[0] != pair[1]), None
+                )
+                place = min(len(recorded), len(given)) if where is None else where
                 return f"context begun in turn {context['turn']}: {name} differs at token {place}"
     return ""

@@ -24,7 +24,7 @@ class Facts:
         provenance: Additional volatile facts, such as timings.
         code: Role -> identity of the code that the settings name.
         replay_fault: Why the environment that was played cannot be replayed.
-        found: Volatile facts of the machine and the moment; merged into `provenance`.
+        machine_facts: Volatile facts of the machine and the moment; merged into `provenance`.
     """
 
     key: str
@@ -37,7 +37,7 @@ class Facts:
     provenance: Mapping[str, Any] | None = None
     code: Mapping[str, str] = field(default_factory=dict)
     replay_fault: str = ""
-    found: Mapping[str, Any] = field(default_factory=collect)
+    machine_facts: Mapping[str, Any] = field(default_factory=collect)
 
     def __post_init__(self) -> None:
         """Copy what the caller may change afterwards: the manifest may be written later."""
@@ -74,7 +74,7 @@ class Facts:
             is_deterministic=self.is_deterministic,
             replay_fault=self.replay_fault,
             headline=dict(self.headline or {}),
-            provenance={**self.found, **(self.provenance or {})},
+            provenance={**self.machine_facts, **(self.provenance or {})},
             content_digest=content_digest,
             dataset_version=dataset_version,
             num_rows=num_rows,

@@ -40,5 +40,5 @@ def states_of(folder: Path, entries: Iterable[FileEntry]) -> tuple[tuple[int, ..
     Raises:
         FileNotFoundError: If one is missing.
     """
-    found = [(folder / entry.name).stat() for entry in entries]
-    return tuple((state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in found)
+    states = [(folder / entry.name).stat() for entry in entries]
+    return tuple((state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states)

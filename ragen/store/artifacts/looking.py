@@ -14,15 +14,15 @@ def faults(location: Location, manifest: Manifest) -> list[str]:
         A sentence for each file that is missing or whose content differs, and the findings of `contradictions`; empty
         for an intact artifact.
     """
-    found = contradictions(location, manifest)
+    findings = contradictions(location, manifest)
     for entry in manifest.files:
         try:
             digest = location.digest(f"{manifest.kind}/{manifest.key}/{entry.path}")
         except FileNotFoundError:
-            found.append(f"the file {entry.name} is missing")
+            findings.append(f"the file {entry.name} is missing")
         else:
-            found += differences(entry, *digest)
-    return found
+            findings += differences(entry, *digest)
+    return findings
 
 
 def digest_faults(manifest: Manifest) -> list[str]:
@@ -40,10 +40,10 @@ def contradictions(location: Location, manifest: Manifest) -> list[str]:
         folder of files does not match its files. On object storage, files that a killed writer left under its own names
         are ignored, as readers only fetch what the manifest names.
     """
-    found = digest_faults(manifest)
+    findings = digest_faults(manifest)
     folder = f"{manifest.kind}/{manifest.key}/"
     named = {MANIFEST_NAME, DROPPED_NAME, *(entry.path for entry in manifest.files)}
     for path in (file.path.removeprefix(folder) for file in location.files(folder.rstrip("/"))):
         if path not in named and not location.is_attempt(path):
-            found.append(f"its folder has the file {path!r}, which its manifest does not list")
-    return found
+            findings.append(f"its folder has the file {path!r}, which its manifest does not list")
+    return findings

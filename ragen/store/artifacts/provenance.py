@@ -42,15 +42,15 @@ def collect() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Return the versions of Python, of packages that affect results, and of packages that add names to registries;
     missing packages are skipped."""
-    found = {"python": platform.python_version()}
+    version_of = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            version_of[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
     for registry in PLUGGABLE:
-        found |= dict(package.rsplit(" ", 1) for package in registry.packages.values())
-    return found
+        version_of |= dict(package.rsplit(" ", 1) for package in registry.packages.values())
+    return version_of
 
 
 @cache

@@ -196,12 +196,12 @@ class StoredArtifacts:
             return
         for entry in manifest.files:
             try:
-                found = entry_of(folder / entry.name, folder)
+                actual = entry_of(folder / entry.name, folder)
             except FileNotFoundError as error:
                 raise self._missing(manifest, entry.name) from error
             except OSError as error:
                 raise self._location.failure("read", f"{manifest.kind}/{manifest.key}/{entry.name}", error) from error
-            for what in differences(entry, found.sha256, found.size_bytes):
+            for what in differences(entry, actual.sha256, actual.size_bytes):
                 raise self.damaged(manifest.kind, manifest.key, what)
         _VERIFIED.add(verified)
 

@@ -64,12 +64,12 @@ def policies(store: Store, run: str) -> dict[int, str]:
     Raises:
         StoreError: If there is no such run.
     """
-    record, own = store.runs.get(run), checkpoint_keys(store.runs.iterations(run))
+    record, keys = store.runs.get(run), checkpoint_keys(store.runs.iterations(run))
     if record.flow != "replay":
-        return own
+        return keys
     start = int(record.parameters.get("start", 0))
     before = checkpoint_keys(store.runs.iterations(str(record.parameters.get("base"))))
-    return {number: key for number, key in before.items() if number <= start} | own if before else {}
+    return {number: key for number, key in before.items() if number <= start} | keys if before else {}
 
 
 def survey(store: Store, run: str) -> list[RunCheckpoint]:

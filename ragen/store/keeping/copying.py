@@ -115,8 +115,8 @@ def _absent(reach: Reach, target: Location) -> dict[ArtifactId, Manifest]:
         for entry in there.files:
             size = sizes.get(f"{kind}/{key}/{entry.path}")
             if size != entry.size_bytes:
-                found = "is missing" if size is None else f"has {size} bytes, expected {entry.size_bytes}"
-                raise artifacts.damaged(kind, key, f"{entry.name} {found}")
+                fault = "is missing" if size is None else f"has {size} bytes, expected {entry.size_bytes}"
+                raise artifacts.damaged(kind, key, f"{entry.name} {fault}")
 
     with ThreadPoolExecutor(NUM_REQUESTS) as pool:
         list(pool.map(check, (m for artifact, m in reach.artifacts.items() if artifact not in waiting)))

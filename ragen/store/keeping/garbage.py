@@ -147,7 +147,7 @@ def delete_garbage(
     """
     _refuse_what_is_unsafe(location, garbage, should_ignore_faults)
     with ThreadPoolExecutor(NUM_REQUESTS) as pool:
-        hidden = [found for found in pool.map(lambda doomed: _hide(location, doomed), garbage.doomed) if found]
+        hidden = [item for item in pool.map(lambda doomed: _hide(location, doomed), garbage.doomed) if item]
         for done, _ in enumerate(pool.map(lambda item: _delete_files(location, *item), hidden), start=1):
             on_progress(done, len(hidden))
 
@@ -175,16 +175,16 @@ def _refuse_what_is_unsafe(location: Location, garbage: Garbage, should_ignore_f
 def _lost_races(store: Reachability, reaches: Iterable[Reach], location: Location) -> list[StoredFolder]:
     """Return attempts beside an artifact's own files, of writers that were killed or lost the race; object storage
     only."""
-    found = {}
+    folders = {}
     for artifact, manifest in (pair for reach in reaches for pair in reach.artifacts.items()):
         folder = store.inventory.artifacts[artifact]
-        own = {f"{folder.path}/{name}" for name in (MANIFEST_NAME, *(entry.path for entry in manifest.files))}
+        own_files = {f"{folder.path}/{name}" for name in (MANIFEST_NAME, *(entry.path for entry in manifest.files))}
         for attempt, group in itertools.groupby(folder.files, lambda file: file.path.split("/")[2]):
             files = tuple(group)
-            if location.is_attempt(f"{attempt}/") and not any(file.path in own for file in files):
+            if location.is_attempt(f"{attempt}/") and not any(file.path in own_files for file in files):
                 path = f"{folder.path}/{attempt}"
-                found[path] = StoredFolder(path, files, max(file.modified for file in files))
-    return list(found.values())
+                folders[path] = StoredFolder(path, files, max(file.modified for file in files))
+    return list(folders.values())
 
 
 def _hide(location: Location, doomed: Doomed) -> tuple[str, list[str]] | None:

@@ -72,8 +72,8 @@ def verify_store(
     total, done = sum(folder.size_bytes for folder in folders.values()), 0
     artifacts = Artifacts(location)
     with ThreadPoolExecutor(NUM_TRANSFERS) as pool:
-        found = pool.map(lambda artifact: _faults(artifacts, artifact), folders)
-        for (artifact, folder), faults in zip(folders.items(), found, strict=True):
+        outcomes = pool.map(lambda artifact: _faults(artifacts, artifact), folders)
+        for (artifact, folder), faults in zip(folders.items(), outcomes, strict=True):
             damages += [Damage(str(artifact), what, users.get(artifact, [])) for what in faults]
             done += folder.size_bytes
             on_progress(done, total)
@@ -125,7 +125,7 @@ def _row_faults(artifacts: Artifacts, manifest: Manifest) -> list[str]:
         return []
     try:
         batches = list(stored_batches(artifacts.files_of(manifest)))
-        found = content_digest(batches, batches[0].schema if batches else DATASETS[manifest.kind].schema)
+        digest = content_digest(batches, batches[0].schema if batches else DATASETS[manifest.kind].schema)
     except (pa.ArrowException, OSError) as error:
         return [f"its rows cannot be read ({first_line(error)})"]
-    return [] if found == manifest.content_digest else ["the content digest in its manifest is not that of its rows"]
+    return [] if digest == manifest.content_digest else ["the content digest in its manifest is not that of its rows"]

@@ -104,14 +104,14 @@ def take_inventory(location: Location) -> Inventory:
 def _folders(location: Location, parent: str) -> dict[str, StoredFolder]:
     """Return name -> each folder directly in this one; including empty ones in `tmp` if the storage has folders."""
     files = (file for file in location.files(parent) if file.path.count("/") > 1)
-    found = {
+    folders = {
         name: _folder(f"{parent}/{name}", tuple(group))
         for name, group in itertools.groupby(files, key=lambda file: file.path.split("/")[1])
     }
     for name in location.names(parent) if parent == "tmp" else ():
-        if name not in found and (modified := location.modified(f"{parent}/{name}")):
-            found[name] = StoredFolder(f"{parent}/{name}", (), modified)
-    return found
+        if name not in folders and (modified := location.modified(f"{parent}/{name}")):
+            folders[name] = StoredFolder(f"{parent}/{name}", (), modified)
+    return folders
 
 
 def _folder(path: str, files: tuple[StoredFile, ...]) -> StoredFolder:

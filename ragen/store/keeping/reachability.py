@@ -101,36 +101,36 @@ class Reachability:
         return {run: self.of(run) for run in self.roots}
 
     def _follow(self, run: str) -> Reach:
-        reach, seen, visited = Reach(), set[ArtifactId](), set[str]()
+        reach, reached, visited = Reach(), set[ArtifactId](), set[str]()
         wave: dict[ArtifactId, str] = {}
         for iteration, stages in self.roots[run].items():
             for stage, kind, key in _named(stages):
                 wave.setdefault(ArtifactId(kind, key), f"run {run}, iteration {iteration}, stage {stage}")
         while wave:
-            seen |= wave.keys()
+            reached |= wave.keys()
             for wanted, named_by in wave.items():
                 self._note_absence(reach, wanted, named_by)
             namers = {wanted.key: named_by for wanted, named_by in wave.items() if wanted.key not in visited}
             visited |= namers.keys()
-            found = [artifact for key in namers for artifact in self._of_key.get(key, ())]
+            artifacts = [artifact for key in namers for artifact in self._of_key.get(key, ())]
             following: dict[ArtifactId, str] = {}
-            for artifact, manifest in zip(found, self._read(found), strict=True):
+            for artifact, manifest in zip(artifacts, self._read(artifacts), strict=True):
                 if isinstance(manifest, str):
                     reach.faults.append(Fault(artifact, manifest, namers[artifact.key]))
                     continue
                 (reach.artifacts if artifact in self.inventory.artifacts else reach.dropped)[artifact] = manifest
                 for role, key in manifest.inputs.items():
                     wanted = ArtifactId(_KIND_OF_ROLE.get(kind_of(role), role), key)
-                    if wanted not in seen:
+                    if wanted not in reached:
                         following.setdefault(wanted, f"{artifact} (its input '{role}') of run {run}")
             wave = following
         return reach
 
     def _note_absence(self, reach: Reach, wanted: ArtifactId, named_by: str) -> None:
-        found = self._of_key.get(wanted.key, [])
-        if wanted in found or (found and wanted.kind not in _KIND_OF_ROLE.values()):  # a role without a known kind
+        ids = self._of_key.get(wanted.key, [])
+        if wanted in ids or (ids and wanted.kind not in _KIND_OF_ROLE.values()):  # a role without a known kind
             return
-        if found and wanted.kind == CHECKPOINT:
+        if ids and wanted.kind == CHECKPOINT:
             reach.dropped[wanted] = None
         else:
             reach.faults.append(Fault(wanted, _MISSING, named_by))
@@ -181,9 +181,9 @@ def readable_roots(location: Location) -> tuple[Roots, dict[str, StoreError]]:
 
     places = [*runs.names(), *(f"{SWEEPS}/{name}" for name in sweep_names(location))]
     with ThreadPoolExecutor(NUM_REQUESTS) as pool:
-        found = dict(zip(places, pool.map(named, places), strict=True))
-    faults = {place: error for place, error in found.items() if isinstance(error, StoreError)}
-    return {place: stages for place, stages in found.items() if not isinstance(stages, StoreError)}, faults
+        outcomes = dict(zip(places, pool.map(named, places), strict=True))
+    faults = {place: error for place, error in outcomes.items() if isinstance(error, StoreError)}
+    return {place: stages for place, stages in outcomes.items() if not isinstance(stages, StoreError)}, faults
 
 
 def named_keys(roots: Roots) -> set[str]:

@@ -84,9 +84,11 @@ def measure(location: Location) -> Usage:
     runs = []
     for run, reach in reaches.items():
         sizes = {artifact: inventory.artifacts[artifact].size_bytes for artifact in reach.artifacts}
-        own = sum(size for artifact, size in sizes.items() if num_users[artifact] == 1)
+        own_bytes = sum(size for artifact, size in sizes.items() if num_users[artifact] == 1)
         total = sum(sizes.values())
-        runs.append(RunUsage(run, len(sizes), total, own, total - own, len(reach.dropped), len(reach.faults)))
+        runs.append(
+            RunUsage(run, len(sizes), total, own_bytes, total - own_bytes, len(reach.dropped), len(reach.faults))
+        )
     kinds = []
     for kind in sorted({artifact.kind for artifact in inventory.artifacts}):
         folders = {artifact: folder for artifact, folder in inventory.artifacts.items() if artifact.kind == kind}

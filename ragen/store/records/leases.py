@@ -128,15 +128,15 @@ class Lease:
             _log.warning("older leases of run %s could not be deleted: %s", self._run, fault)
 
     def _take(self) -> int:
-        seen, since = b"", time.monotonic()
+        previous, since = b"", time.monotonic()
         while True:
             newest = max(_numbers(self._location, self._run), default=0)
             data = self._read(newest)
             holder = _parse(data)
-            if data != seen:
-                if holder is not None and (holder.is_local or _parse(seen) is not None):
+            if data != previous:
+                if holder is not None and (holder.is_local or _parse(previous) is not None):
                     self._refuse_if_alive(holder, newest)
-                seen, since = data, time.monotonic()
+                previous, since = data, time.monotonic()
                 if holder is not None and not holder.is_local:
                     _log.warning(
                         "run %s was worked on by a process on another machine: waiting %.0f s to see if it still is",
@@ -147,7 +147,7 @@ class Lease:
             if is_dead or time.monotonic() - since > EXPIRY_S:
                 if self._location.create(_path(self._run, newest + 1), _json(_myself())):
                     return newest + 1
-                seen = b""
+                previous = b""
             time.sleep(POLL_S)
 
     def _read(self, number: int) -> bytes:

@@ -371,15 +371,15 @@ class Runs:
 
     def _stored_records(self, run: str) -> dict[int, tuple[bytes, IterationRecord]]:
         folder = f"runs/{checked_name(run, 'run name')}"
-        found = {}
+        records = {}
         for iteration in sorted(recorded_iterations(self._location, run)):
             path = f"{folder}/{record_path(iteration)}"
             try:
                 data = self._location.read(path)
             except FileNotFoundError as error:  # a link to nothing, or deleted since it was listed
                 raise self._unreadable(path, "it is listed, and is not there") from error
-            found[iteration] = data, self._parsed(IterationRecord, path, data)
-        return found
+            records[iteration] = data, self._parsed(IterationRecord, path, data)
+        return records
 
     def _head(self, run: str) -> str:
         chain = _CHAINS.get((self._location.name, run)) or RecordChain(self._location, run)

@@ -72,24 +72,24 @@ def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]]
         head: Digest in the final state; empty: it contains none. None: the run has not ended.
     """
     seals = Seals()
-    before, found = "run.json", digest(run)
+    before, actual = "run.json", digest(run)
     for iteration, (data, record) in records.items():
         path = record_path(iteration)
         if not record.previous:
             seals.absent[before] = f"{path}, the record after it, names no digest of it"
-        elif record.previous != found:
+        elif record.previous != actual:
             seals.broken[before] = (
-                f"its digest is {found}, and {path}, the record after it, was written after {record.previous}: one of "
+                f"its digest is {actual}, and {path}, the record after it, was written after {record.previous}: one of "
                 "the two was changed, or a record between them was removed or added"
             )
-        before, found = path, digest(data)
+        before, actual = path, digest(data)
     if head is None:
         seals.absent[before] = "the run has not ended, so nothing confirms that this is its last record"
     elif not head:
         seals.absent[before] = "the end of the run names no digest of its last record"
-    elif head != found:
+    elif head != actual:
         seals.broken[before] = (
-            f"its digest is {found}, and the run ended (state.json) with {head}: it was changed, or records "
+            f"its digest is {actual}, and the run ended (state.json) with {head}: it was changed, or records "
             "after it were removed or added"
         )
     return seals

@@ -106,10 +106,10 @@ def commit_remotely(
         sent = [pool.submit(location.upload, folder / e.name, f"{prefix}/{e.path}") for e in entries]
         for upload in sent:
             upload.result()
-    if found := faults(manifest):
+    if findings := faults(manifest):
         location.delete(f"{prefix}/{entry.path}" for entry in entries)
         raise StoreError(
-            f"{location.name.rstrip('/')}/{prefix} was not stored as sent: {found[0]}; it was removed. Run "
+            f"{location.name.rstrip('/')}/{prefix} was not stored as sent: {findings[0]}; it was removed. Run "
             "the same command again: files that arrived intact are not sent twice"
         )
     if location.create_lasting(f"{prefix}/{MANIFEST_NAME}", text_of(manifest).encode()):

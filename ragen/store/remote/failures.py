@@ -150,9 +150,9 @@ def _of_answer(response: dict[str, Any]) -> Failure:
 def _response(error: BaseException | None) -> dict[str, Any] | None:
     """Return the S3 server's response behind an error, which s3fs converts to a Python exception."""
     for _ in range(3):
-        found = getattr(error, "response", None)
-        if isinstance(found, dict) and isinstance(found.get("Error"), dict):
-            return found
+        response = getattr(error, "response", None)
+        if isinstance(response, dict) and isinstance(response.get("Error"), dict):
+            return response
         error = None if error is None else error.__cause__
     return None
 

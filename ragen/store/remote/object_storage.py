@@ -157,27 +157,27 @@ class ObjectStorage:
     def names(self, folder: str) -> list[str]:
         """List the names directly in a folder, with one request; empty if there are none."""
         if not folder:
-            found = self._call("list", folder, lambda fs, limit: fs.ls(self.root, detail=False, **limit))
+            entries = self._call("list", folder, lambda fs, limit: fs.ls(self.root, detail=False, **limit))
         elif self._is_s3:
-            found = self._call(
+            entries = self._call(
                 "list",
                 folder,
                 lambda fs, limit: fs.find(self.root, maxdepth=1, withdirs=True, prefix=f"{folder}/", **limit),
             )
         else:
-            found = self._call("list", folder, lambda fs, limit: fs.ls(self._place(folder), detail=False))
-        return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in found]
+            entries = self._call("list", folder, lambda fs, limit: fs.ls(self._place(folder), detail=False))
+        return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries]
 
     def files(self, folder: str) -> dict[str, dict[str, Any]]:
         """Return path relative to the root -> listing entry, of all files in a folder recursively."""
         if self._is_s3 and folder:
-            found = self._call(
+            listing = self._call(
                 "list", folder, lambda fs, limit: fs.find(self.root, prefix=f"{folder}/", detail=True, **limit)
             )
         else:
-            found = self._call("list", folder, lambda fs, limit: fs.find(self._place(folder), detail=True, **limit))
+            listing = self._call("list", folder, lambda fs, limit: fs.find(self._place(folder), detail=True, **limit))
         start = len(self.root.lstrip("/")) + 1
-        return {name.lstrip("/")[start:]: info for name, info in found.items()}
+        return {name.lstrip("/")[start:]: info for name, info in listing.items()}
 
     def digest(self, path: str) -> tuple[str, int]:
         """Return SHA-256 (64 hex digits) and size in bytes of a file, read in parts."""
@@ -306,8 +306,8 @@ class ObjectStorage:
         count."""
         bucket, _, prefix = self.root.partition("/")
         if self._is_s3 and bucket not in self._client.probed:
-            found = self._client.fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1, **limit)
-            if found.get("Name") != bucket:
+            listing = self._client.fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1, **limit)
+            if listing.get("Name") != bucket:
                 raise ResponseParserError("the response is not a listing of the bucket")
             self._client.probed.add(bucket)
 
@@ -326,5 +326,5 @@ def _shared_client(environment: str, options: str) -> _Client:
 
 def _environment() -> str:
     """Return a digest of the variables that determine server and account."""
-    found = sorted((name, value) for name, value in os.environ.items() if name.startswith(("AWS_", "FSSPEC_")))
-    return hashlib.sha256(repr((found, os.getpid())).encode()).hexdigest()
+    variables = sorted((name, value) for name, value in os.environ.items() if name.startswith(("AWS_", "FSSPEC_")))
+    return hashlib.sha256(repr((variables, os.getpid())).encode()).hexdigest()

@@ -99,8 +99,8 @@ def test_a_folders_configuration_is_read(tmp_path: Path, kind: str) -> None:
     config.save_pretrained(tmp_path)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    found = of_policy(PretrainedPolicy(name_or_path=str(tmp_path)))
-    assert found.num_parameters == count(model)
+    architecture = of_policy(PretrainedPolicy(name_or_path=str(tmp_path)))
+    assert architecture.num_parameters == count(model)
 
 
 def test_unknown_model_is_not_estimated() -> None:

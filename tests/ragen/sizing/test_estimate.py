@@ -91,9 +91,9 @@ def measured() -> dict[str, float]:
 def test_update_memory_estimate_within_quarter(measured: dict[str, float]) -> None:
     """Measured 211 MB, estimated 235 MB; with six layers and twice the micro-batch, 661 MB and 730 MB."""
     config = preset("smoke", OVERRIDES)
-    found = estimate(config, architecture_of(config), Machine(16 * GIB, 1, is_cpu=True))
-    ours = [part for part in found.memory.always if part.name not in ("processes", "engine: weights")]
-    expected = sum(part.size_bytes for part in [*ours, *found.memory.update])
+    run_estimate = estimate(config, architecture_of(config), Machine(16 * GIB, 1, is_cpu=True))
+    ours = [part for part in run_estimate.memory.always if part.name not in ("processes", "engine: weights")]
+    expected = sum(part.size_bytes for part in [*ours, *run_estimate.memory.update])
     assert 0.8 < expected / measured["peak"] < 1.25, (expected, measured)
 
 
@@ -106,22 +106,22 @@ def test_checkpoint_estimate_matches_written_bytes(measured: dict[str, float]) -
 def test_storage_counts_kept_checkpoints() -> None:
     config = preset("sokoban-paper")
     architecture = architecture_of(config)
-    found = estimate(config, architecture, Machine(80 * GIB, 1))
+    run_estimate = estimate(config, architecture, Machine(80 * GIB, 1))
     first, other = checkpoint_bytes(config, architecture, is_first=True), checkpoint_bytes(config, architecture)
     assert first == 4 * architecture.num_parameters
     assert other == 12 * (architecture.num_parameters + architecture.num_critic_parameters)
-    kept = run_bytes(config, architecture, found.tokens)["checkpoints"]
+    kept = run_bytes(config, architecture, run_estimate.tokens)["checkpoints"]
     assert kept == first + 8 * other  # 0, 25, ..., 200
 
 
 def test_lora_has_one_frozen_copy() -> None:
     config = preset("sokoban-paper-3b-lora")
     architecture = architecture_of(config)
-    found = estimate(config, architecture, Machine(80 * GIB, 1))
-    names = [part.name for part in found.memory.always]
+    run_estimate = estimate(config, architecture, Machine(80 * GIB, 1))
+    names = [part.name for part in run_estimate.memory.always]
     assert names.count("frozen weights") == 1
     assert "reference" not in names
-    frozen = next(part for part in found.memory.always if part.name == "frozen weights")
+    frozen = next(part for part in run_estimate.memory.always if part.name == "frozen weights")
     assert frozen.size_bytes == 2 * architecture.num_parameters
     adapters = architecture.num_adapter_parameters(64)
     assert checkpoint_bytes(config, architecture) == pytest.approx(2 * 12 * adapters, rel=1e-3)
@@ -130,9 +130,9 @@ def test_lora_has_one_frozen_copy() -> None:
 def test_ranks_share_what_zero_cuts_up() -> None:
     overrides = {"update.learner": "deepspeed", "update.deepspeed.zero_stage": 3, "update.deepspeed.num_ranks": 4}
     config = preset("sokoban-paper", overrides)
-    found = estimate(config, architecture_of(config), Machine(80 * GIB, 4))
-    assert found.num_gpus == 4
-    weights = next(part for part in found.memory.always if part.name == "policy: weights")
+    run_estimate = estimate(config, architecture_of(config), Machine(80 * GIB, 4))
+    assert run_estimate.num_gpus == 4
+    weights = next(part for part in run_estimate.memory.always if part.name == "policy: weights")
     assert weights.size_bytes == 2 * 494_032_768 / 4
     offloaded = preset("sokoban-paper", {**overrides, "update.deepspeed.offload_optimizer": True})
     host = estimate(offloaded, architecture_of(offloaded), Machine(80 * GIB, 4)).host_bytes
@@ -157,8 +157,8 @@ def test_all_that_is_sampled_is_counted(overrides: dict[str, object], sampled: f
     tokens, architecture = count_tokens(config), architecture_of(config)
     assert num_played(config) == pytest.approx(sampled * num_played(plain))
     assert num_passes(config) == num_passes(plain)
-    bytes_once, found = (run_bytes(plain, architecture, of)["datasets"] for of in (once, tokens))
-    assert found == pytest.approx(stored * bytes_once)
+    bytes_once, num_bytes = (run_bytes(plain, architecture, of)["datasets"] for of in (once, tokens))
+    assert num_bytes == pytest.approx(stored * bytes_once)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +207,10 @@ def test_gpu_update_memory_matches_measurement(
         "rollout.num_groups": 16, "rollout.group_size": 8, "rollout.max_context_tokens": 682,
         "rollout.max_response_tokens": 48, "update.dtype": dtype, "update.micro_batch_tokens": micro_batch_tokens,
     })  # fmt: skip
-    found = estimate(config, architecture_of(config), Machine(143 * GIB, 1))
-    assert found.tokens.longest_context == 682
-    ours = [part for part in found.memory.always if part.name not in ("CUDA", "engine: weights")]
-    expected = sum(part.size_bytes for part in [*ours, *found.memory.update]) / GIB
+    run_estimate = estimate(config, architecture_of(config), Machine(143 * GIB, 1))
+    assert run_estimate.tokens.longest_context == 682
+    ours = [part for part in run_estimate.memory.always if part.name not in ("CUDA", "engine: weights")]
+    expected = sum(part.size_bytes for part in [*ours, *run_estimate.memory.update]) / GIB
     assert expected == pytest.approx(peak_gib - held_gib, rel=0.15)
 
 
@@ -230,13 +230,13 @@ def test_fine_tuning_memory_is_upper_bound(name: str, tuning: dict[str, Any], pe
         "policy.name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct",
         **{f"policy.fine_tuning.{setting}": value for setting, value in tuning.items()},
     })  # fmt: skip
-    found = estimate(config, architecture_of(config), Machine(16 * GIB, 2, is_cpu=True)).memory
-    assert 1 < sum(part.size_bytes for part in found.imitation) / GIB / peak_gib < 1.34
+    memory = estimate(config, architecture_of(config), Machine(16 * GIB, 2, is_cpu=True)).memory
+    assert 1 < sum(part.size_bytes for part in memory.imitation) / GIB / peak_gib < 1.34
 
 
 def test_peak_is_the_largest_phase() -> None:
     settings = {"policy.name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct", "policy.fine_tuning.batch_size": 64}
     config = preset("bandit-smollm2", settings)
-    found = estimate(config, architecture_of(config), Machine(16 * GIB, 2, is_cpu=True)).memory
-    assert found.peak_bytes == sum(part.size_bytes for part in found.imitation)
-    assert found.peak_bytes > sum(part.size_bytes for part in [*found.always, *found.rollout, *found.update])
+    memory = estimate(config, architecture_of(config), Machine(16 * GIB, 2, is_cpu=True)).memory
+    assert memory.peak_bytes == sum(part.size_bytes for part in memory.imitation)
+    assert memory.peak_bytes > sum(part.size_bytes for part in [*memory.always, *memory.rollout, *memory.update])

@@ -47,8 +47,8 @@ def test_time_is_arithmetic() -> None:
 def test_recomputed_activations_cost_a_third_more(settings: dict[str, object], trained: int, scored: float) -> None:
     """A forward pass takes a third of a training pass; scoring is only a forward pass, so its time does not change."""
     for is_checkpointed, training_pass in ((False, 1), (True, 4 / 3)):
-        own = {"num_epochs": 2, "kl_coefficient": 0, **settings, "activation_checkpointing": is_checkpointed}
-        config = preset("smoke", {f"update.{name}": value for name, value in own.items()})
+        changes = {"num_epochs": 2, "kl_coefficient": 0, **settings, "activation_checkpointing": is_checkpointed}
+        config = preset("smoke", {f"update.{name}": value for name, value in changes.items()})
         tokens = count_tokens(config)
         num_trained = tokens.num_trajectories * tokens.kept
         assert num_passes(config) / num_trained == pytest.approx(trained * training_pass + scored / 3)

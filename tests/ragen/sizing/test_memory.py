@@ -22,11 +22,11 @@ SMALL = Architecture(64, 3, 4, 2, 16, 160, 128, is_tied=True)
 def kept_bytes(architecture: Architecture, num_tokens: int, dtype: str, *, is_masked: bool = False) -> int:
     """Bytes that a forward pass saves for its backward pass, without parameters; each storage counts once."""
     model = model_of(architecture).eval()
-    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     kept: dict[int, torch.Tensor] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.untyped_storage().data_ptr() not in own:
+        if tensor.untyped_storage().data_ptr() not in parameters:
             kept[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
@@ -50,13 +50,13 @@ def test_activations_are_what_torch_keeps(dtype: str, num_tokens: int) -> None:
 @pytest.mark.parametrize(("stage", "gigabytes"), [(1, 31.4), (2, 16.6), (3, 1.88)])
 def test_zero_bytes_match_paper_figure_1(stage: int, gigabytes: float) -> None:
     """7.5 billion parameters on 64 GPUs."""
-    found = zero_bytes(7_500_000_000, stage, 64)
-    assert sum(found.values()) / 1e9 == pytest.approx(gigabytes, abs=0.05)
+    sizes = zero_bytes(7_500_000_000, stage, 64)
+    assert sum(sizes.values()) / 1e9 == pytest.approx(gigabytes, abs=0.05)
 
 
 def test_offloaded_states_use_host_memory() -> None:
-    found = zero_bytes(1000, 2, 4, is_offloaded=True)
-    assert found == {"weights": 2000, "gradients": 500, "optimiser": 0, "host": 3000}
+    sizes = zero_bytes(1000, 2, 4, is_offloaded=True)
+    assert sizes == {"weights": 2000, "gradients": 500, "optimiser": 0, "host": 3000}
 
 
 def test_logits_of_a_micro_batch() -> None:

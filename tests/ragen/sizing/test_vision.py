@@ -50,10 +50,10 @@ def test_image_activations_match_torch(folder, shown):  # noqa: F811
     """Within 1 percent; the rest is statistics of norms and attention."""
     model, tokenizer = load_policy(folder)
     vision = architecture_of(of_folder(folder)).vision
-    own, kept = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}, {}
+    parameters, kept = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}, {}
 
     def keep(tensor):
-        if tensor.untyped_storage().data_ptr() not in own:
+        if tensor.untyped_storage().data_ptr() not in parameters:
             kept[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 

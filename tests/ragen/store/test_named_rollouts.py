@@ -34,9 +34,9 @@ def test_named_rollouts_list_each_iteration_once(store: Store) -> None:
         "rewards:1": "rewards-c",
         "selection:1": "selection-c",
     }
-    found = named_rollouts(store, ["base:0-2", "base:1"])
-    assert [found[role] for role in ("turns", "turns:1", "turns:2")] == ["turns-a", "turns-b", "turns-c"]
-    assert "turns:3" not in found
+    keys = named_rollouts(store, ["base:0-2", "base:1"])
+    assert [keys[role] for role in ("turns", "turns:1", "turns:2")] == ["turns-a", "turns-b", "turns-c"]
+    assert "turns:3" not in keys
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from tests.examples import example
 
 
 def names(plan) -> dict[str, int]:
-    found = [work.stage.name for work in plan.stages]
-    return {name: found.count(name) for name in dict.fromkeys(found)}
+    stages = [work.stage.name for work in plan.stages]
+    return {name: stages.count(name) for name in dict.fromkeys(stages)}
 
 
 def put_metrics(store: Store, stage: Work, num_kept: float) -> None:

@@ -48,9 +48,9 @@ def test_what_other_code_made_is_told(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     put(store, 2, OTHER)
     put(store, 3, HERE)
-    found = reused(store, "x", CONFIG)
-    assert found == Reuse(3, {"starpo 0.0.9 at 0123456789ab-modified-cafe0123": 2})
-    assert str(found) == (
+    reuse = reused(store, "x", CONFIG)
+    assert reuse == Reuse(3, {"starpo 0.0.9 at 0123456789ab-modified-cafe0123": 2})
+    assert str(reuse) == (
         "3 stages are reused, 2 of them made by other code (2 by starpo 0.0.9 at 0123456789ab-modified-cafe0123); "
         "--fresh trains without reusing any"
     )

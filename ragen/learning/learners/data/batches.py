@@ -189,8 +189,8 @@ def micro_batches(
     lengths = np.array([len(row) for row in rows])
     order = np.argsort(-lengths, kind="stable")
     num_batches = max(len(pack(lengths[order[r::num_ranks]], token_budget)) for r in range(num_ranks))
-    own = order[rank::num_ranks]
-    batches = [_collate(tokens, [rows[own[i]] for i in chosen]) for chosen in pack(lengths[own], token_budget)]
+    share = order[rank::num_ranks]
+    batches = [_collate(tokens, [rows[share[i]] for i in chosen]) for chosen in pack(lengths[share], token_budget)]
     return batches + [_empty(tokens.images) for _ in range(num_batches - len(batches))]
 
 

@@ -196,14 +196,14 @@ def _kinds(turns: pa.Table, spans: Spans) -> np.ndarray:
     names = ["trajectory_id", "turn", "response_ids", "response", "think", "answer"]
     kinds = [np.empty(0, dtype=np.int8)]
     for row in turns.select(names).to_pylist():
-        found = spans.kinds(row["response_ids"], row["response"], row["think"], row["answer"])
-        if found is None:
+        row_kinds = spans.kinds(row["response_ids"], row["response"], row["think"], row["answer"])
+        if row_kinds is None:
             raise LearnerError(
                 f"the tokens of trajectory '{row['trajectory_id']}', turn {row['turn']}, do not spell its response, so "
                 "reasoning and answer cannot be told apart: set update.loss_on and update.advantage_on to 'all', "
                 "and choose an estimator that does not separate them"
             )
-        kinds.append(found)
+        kinds.append(row_kinds)
     return np.concatenate(kinds)
 
 

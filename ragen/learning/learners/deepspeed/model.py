@@ -94,9 +94,9 @@ class DeepSpeedModel:
         for name, value in exact.items():  # DeepSpeed made its float32 copies from weights already rounded to bfloat16
             self._write(name, value.to(device), None)
 
-    def __call__(self, batch: MicroBatch, *asked: Any) -> Any:
+    def __call__(self, batch: MicroBatch, *arguments: Any) -> Any:
         """See `TrainedModel`."""
-        return self._engine(batch, *asked)
+        return self._engine(batch, *arguments)
 
     def accumulate(
         self,
@@ -134,8 +134,8 @@ class DeepSpeedModel:
             return {}
         tensors = {f"adamw/step/{name}": torch.tensor(float(step)) for name in self._parameters}
         for slot in _MOMENTS:
-            found = self._gathered(partial(safe_get_full_optimizer_state, optim_state_key=slot))
-            tensors |= {f"adamw/{slot}/{name}": tensor for name, tensor in found.items()}
+            moments = self._gathered(partial(safe_get_full_optimizer_state, optim_state_key=slot))
+            tensors |= {f"adamw/{slot}/{name}": tensor for name, tensor in moments.items()}
         return tensors
 
     def _gathered(self, gather: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
@@ -204,8 +204,8 @@ class DeepSpeedModel:
         if self._stage == 3:
             target, _ = self._zero._get_fp32_opt_state_partition(parameter, False, slot)
             start = target.numel() * dist.get_rank()
-            own = flat[start : start + target.numel()]
-            target.data[: own.numel()].copy_(own)
+            shard = flat[start : start + target.numel()]
+            target.data[: shard.numel()].copy_(shard)
         elif parameter._hp_mapping is not None:
             mapping = parameter._hp_mapping
             where = mapping.lp_fragment_address

@@ -150,30 +150,30 @@ class RankProcesses:
                         on_progress(*answer)
         return answers
 
-    def _fail(self, found: dict[int, Exception]) -> NoReturn:
+    def _fail(self, failures: dict[int, Exception]) -> NoReturn:
         """Determine the cause of a failure, end the ranks and raise it.
 
         The cause is a rank that died, not the ranks that report errors because of it. So wait a moment for all reports.
         """
         deadline = time.monotonic() + _GRACE_S
-        while time.monotonic() < deadline and not any(isinstance(error, EOFError) for error in found.values()):
-            if len(found) == self.num_ranks or any(_is_ours(error) for error in found.values()):
+        while time.monotonic() < deadline and not any(isinstance(error, EOFError) for error in failures.values()):
+            if len(failures) == self.num_ranks or any(_is_ours(error) for error in failures.values()):
                 break
-            for rank in set(self._connections) - set(found):
+            for rank in set(self._connections) - set(failures):
                 try:
                     if self._connections[rank].is_readable(0.1):
                         self._connections[rank].receive(has_data=True)
                 except (EOFError, OSError, _Failed) as error:
-                    found[rank] = error
-        dead = sorted(rank for rank, error in found.items() if not isinstance(error, _Failed))
-        ours = [error for error in found.values() if isinstance(error, _Failed) and _is_ours(error)]
-        cause = self._error(dead, found) if dead or not ours else ours[0].error()
+                    failures[rank] = error
+        dead = sorted(rank for rank, error in failures.items() if not isinstance(error, _Failed))
+        ours = [error for error in failures.values() if isinstance(error, _Failed) and _is_ours(error)]
+        cause = self._error(dead, failures) if dead or not ours else ours[0].error()
         self.close()
         raise cause
 
-    def _error(self, dead: list[int], found: Mapping[int, Exception]) -> StarPOError:
-        if not dead and found:
-            rank, failed = next(iter(found.items()))
+    def _error(self, dead: list[int], failures: Mapping[int, Exception]) -> StarPOError:
+        if not dead and failures:
+            rank, failed = next(iter(failures.items()))
             assert isinstance(failed, _Failed)
             return failed.error(f"rank {rank} of {self.num_ranks} of learner 'deepspeed' failed: ")
         statuses = {rank: self._status(rank) for rank in dead or self._ended()}
@@ -187,11 +187,11 @@ class RankProcesses:
         who = f"rank {rank} of {self.num_ranks} of learner 'deepspeed' died{how}" if dead else (
             f"the {self.num_ranks} ranks of learner 'deepspeed' did not start{how}"
         )  # fmt: skip
-        said = "\n".join(f"  {line}" for line in lines) or "  (nothing)"
+        output = "\n".join(f"  {line}" for line in lines) or "  (nothing)"
         return LearnerError(
             f"{who}. The others were stopped, and the stored checkpoint is untouched; update again. If memory ran out: "
             "a higher update.deepspeed.zero_stage, update.deepspeed.offload_optimizer, update.lora or a smaller "
-            f"update.micro_batch_tokens (for a fine-tuning, those of policy.fine_tuning). Its last output:\n{said}"
+            f"update.micro_batch_tokens (for a fine-tuning, those of policy.fine_tuning). Its last output:\n{output}"
         )
 
     def _status(self, rank: int) -> int | None:

@@ -172,18 +172,18 @@ def adapters_off(model: PreTrainedModel) -> Iterator[None]:
             layer.enable_adapters(True)
 
 
-def check_same_shape(stored: AdapterShape, asked: AdapterShape, folder: str) -> None:
+def check_same_shape(stored: AdapterShape, requested: AdapterShape, folder: str) -> None:
     """Check that a stored adapter has the shape that the settings request.
 
     Raises:
         PolicyError: If it has another one.
     """
-    if stored != asked:
+    if stored != requested:
         raise PolicyError(
             f"the adapter in '{folder}' has rank {stored.rank}, alpha {stored.alpha:g} and targets "
-            f"{', '.join(stored.targets)}; update.lora asks for rank {asked.rank}, alpha {asked.alpha:g} and targets "
-            f"{', '.join(asked.targets)}. Continue with the adapter's own settings, or start from the run's "
-            "first checkpoint, which has no adapter"
+            f"{', '.join(stored.targets)}; update.lora asks for rank {requested.rank}, alpha {requested.alpha:g} and "
+            f"targets {', '.join(requested.targets)}. Continue with the adapter's own settings, or start from the "
+            "run's first checkpoint, which has no adapter"
         )
 
 

@@ -195,8 +195,8 @@ def score(
         return scorer(batch, temperature, quantities)
 
     columns = [torch.zeros(num_tokens, device=runner.device) for _ in quantities]
-    for batch, found in zip(batches, runner.run(of_batch, batches), strict=True):
-        for values_N, values_M in zip(columns, found, strict=True):
+    for batch, tensors in zip(batches, runner.run(of_batch, batches), strict=True):
+        for values_N, values_M in zip(columns, tensors, strict=True):
             values_N[batch.token_M] = values_M.to(values_N.dtype)
     return Scores(*(dp_group.sum(values_N.cpu()) for values_N in columns))
 

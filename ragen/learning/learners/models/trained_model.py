@@ -28,7 +28,7 @@ class TrainedModel(Protocol):
 
     config: OptimiserConfig
 
-    def __call__(self, batch: MicroBatch, *asked: Any) -> Any:
+    def __call__(self, batch: MicroBatch, *arguments: Any) -> Any:
         """Run the network on a micro-batch: a policy returns quantities (`ResponseScores`), a critic values."""
 
     def accumulate(
@@ -80,9 +80,9 @@ class TorchModel:
         self.optimiser = optimiser
         self._network = network
 
-    def __call__(self, batch: MicroBatch, *asked: Any) -> Any:
+    def __call__(self, batch: MicroBatch, *arguments: Any) -> Any:
         """See `TrainedModel`."""
-        return self._network(batch, *asked)
+        return self._network(batch, *arguments)
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """See `ModelOptimiser.load_state_tensors`."""

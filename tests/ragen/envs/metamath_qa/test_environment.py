@@ -81,7 +81,7 @@ def test_demonstrator_success_rate_matches_skill(skill, least, most):
         decision = demonstrate(environment, skill, random.Random(seed))
         sums = decision.think.split(", ")
         assert len(sums) == len(environment.question.changes)
-        assert all(evaluate(left) == int(right) for left, right in (said.split(" = ") for said in sums))
+        assert all(evaluate(left) == int(right) for left, right in (equation.split(" = ") for equation in sums))
         environment.step(decision.actions[0])
         successes += environment.is_success
     assert least <= successes / 300 <= most

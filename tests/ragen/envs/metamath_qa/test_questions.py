@@ -34,7 +34,7 @@ def test_question_text_evaluates_to_its_answer(seed, num_steps, largest):
 
 
 @pytest.mark.parametrize(
-    ("said", "compared"),
+    ("text", "compared"),
     [
         ("4", "4"),
         (" 4 \n", "4"),
@@ -46,8 +46,8 @@ def test_question_text_evaluates_to_its_answer(seed, num_steps, largest):
         ("4.0", "4.0"),  # texts are compared, not values
     ],
 )
-def test_what_is_compared(said, compared):
-    assert normalised(said) == compared
+def test_what_is_compared(text, compared):
+    assert normalised(text) == compared
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
@@ -74,21 +74,21 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("line", "said"), BAD, ids=[said for _, said in BAD])
-def test_bad_rows_are_counted_and_logged(tmp_path, caplog, line, said):
+@pytest.mark.parametrize(("line", "message"), BAD, ids=[message for _, message in BAD])
+def test_bad_rows_are_counted_and_logged(tmp_path, caplog, line, message):
     file = tmp_path / "mine.jsonl"
     file.write_text(f"{json.dumps(GOOD)}\n{line}\n")
     with caplog.at_level(logging.WARNING):
         assert len(stored_questions(str(file), file_digest(str(file)))) == 1
-    assert "1 of 2 rows cannot be used (line 2: " + said in caplog.text
+    assert "1 of 2 rows cannot be used (line 2: " + message in caplog.text
     assert "the other 1 are played" in caplog.text
 
 
 def test_unreadable_question_files_are_rejected(tmp_path):
     file = tmp_path / "mine.json"
-    for content, said in (("", "holds no rows"), ("[]", "holds no rows"), ("[{]", "1 of 1 rows cannot be used")):
+    for content, message in (("", "holds no rows"), ("[]", "holds no rows"), ("[{]", "1 of 1 rows cannot be used")):
         file.write_text(content)
-        with pytest.raises(EnvironmentFault, match=said):
+        with pytest.raises(EnvironmentFault, match=message):
             stored_questions(str(file), file_digest(str(file)))
     digest = file_digest(str(file))
     file.unlink()

@@ -74,22 +74,22 @@ def test_illegal_placement_costs_and_changes_nothing(action):
 
 def test_both_forms_are_one_action():
     grammar = Placements(9)
-    for said in ("place 5 at row 2 col 3", "2,3,5", " 2, 3 ,5\n", "Place 5 at  ROW 2 col 3"):
-        assert grammar.read(said) == "place 5 at row 2 col 3"
+    for text in ("place 5 at row 2 col 3", "2,3,5", " 2, 3 ,5\n", "Place 5 at  ROW 2 col 3"):
+        assert grammar.read(text) == "place 5 at row 2 col 3"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     ["", "place 5", "5 at row 2 col 3", "0,1,1", "1,1,10", "place 1 at row 10 col 1", "1 2 3", "1,2,3,4", "x" * 9999],
 )
-def test_anything_else_is_no_action(said):
-    assert Placements(9).read(said) is None
+def test_anything_else_is_no_action(text):
+    assert Placements(9).read(text) is None
 
 
-@given(said=st.text())
-def test_grammar_read_is_total_and_idempotent(said):
+@given(text=st.text())
+def test_grammar_read_is_total_and_idempotent(text):
     grammar = Placements(4)
-    action = grammar.read(said)
+    action = grammar.read(text)
     assert action is None or grammar.read(action) == action
 
 

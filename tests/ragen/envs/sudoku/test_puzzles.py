@@ -87,18 +87,18 @@ def test_reasoning_lists_the_digits_left(seed, skill, num_before):
     before = environment.state_digest()
     demonstration = demonstrate(environment, skill, rng)
     assert environment.state_digest() == before
-    _, row, column, *said = demonstration.think.split()
+    _, row, column, *thought = demonstration.think.split()
     cell = (int(row) - 1) * 4 + int(column) - 1
     cells = environment.cells
     expected = []
     for name, unit in zip(("row", "col", "box"), units(4)[cell], strict=True):
         expected += [name, *(str(cells[other] or ".") for other in unit)]
     left = digits_left(cells, 4, cell)
-    assert said == [*expected, "left", *(map(str, left) if left else ["none"])]
+    assert thought == [*expected, "left", *(map(str, left) if left else ["none"])]
     (action,) = demonstration.actions
     placed, at = action.removeprefix("place ").split(" at ")
     assert at == f"row {row} col {column}"
-    assert demonstration.is_resigned == (placed not in said[said.index("left") :])
+    assert demonstration.is_resigned == (placed not in thought[thought.index("left") :])
 
 
 def test_skilled_player_corrects_wrong_digits():

@@ -130,10 +130,10 @@ def test_clone_has_same_state_and_diverges(tmp_path):
     environment = make(kitchen(tmp_path, "shelf"))
     environment.reset(seed=0)
     environment.step("go to table 2")
-    twin = environment.clone(1)
-    assert twin.state_digest() == environment.state_digest()
-    twin.step("take apple 1 from table 2")
-    assert twin.state_digest() != environment.state_digest()
+    copy = environment.clone(1)
+    assert copy.state_digest() == environment.state_digest()
+    copy.step("take apple 1 from table 2")
+    assert copy.state_digest() != environment.state_digest()
     assert "take apple 1 from table 2" in environment.actions
 
 

@@ -11,18 +11,18 @@ from starpo.ragen.envs.suites.games import content_digest, folder_digest, game_o
 from starpo.ragen.envs.suites.world import names_of
 
 
-def put(folder, name, **told):
+def put(folder, name, **content):
     """Write a file with the name of a game and only these keys."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(content))
     return path
 
 
 def played(folder, split="all"):
     """Return the games of a split, as paths relative to the folder."""
-    found = games_of(str(folder), folder_digest(str(folder)), split)
-    return [path.relative_to(folder).as_posix() for path in found]
+    games = games_of(str(folder), folder_digest(str(folder)), split)
+    return [path.relative_to(folder).as_posix() for path in games]
 
 
 def test_games_are_sorted_by_path(tmp_path):

@@ -51,7 +51,7 @@ def test_box_digest_is_exact_despite_rounding():
     observation, _ = environment.reset(seed=0)
     before = environment.state_digest()
     assert len(observation.split()) == 5  # `State:` and four numbers
-    environment._seen = environment._seen + np.float32(1e-7)
+    environment._observation = environment._observation + np.float32(1e-7)
     assert environment.state_digest() != before
 
 
@@ -63,11 +63,11 @@ class Speller(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.asked = "".join("ab"[n] for n in self.np_random.integers(0, 2, 3))
-        return self.asked, {}
+        self.word = "".join("ab"[n] for n in self.np_random.integers(0, 2, 3))
+        return self.word, {}
 
     def step(self, action):
-        return self.asked, float(action == self.asked), action == self.asked, False, {}
+        return self.word, float(action == self.word), action == self.word, False, {}
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_registered_nondeterminism_is_a_replay_fault():
     starts = set()
     for _ in range(2):
         environment.reset(seed=0)
-        environment._seen = "another"
+        environment._observation = "another"
         starts.add(environment.state_digest())
     assert len(starts) == 1
 

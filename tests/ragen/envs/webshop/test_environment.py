@@ -98,24 +98,24 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("said", HOSTILE, ids=lambda said: repr(said[:20]))
-def test_hostile_text_is_no_action(said):
-    assert GRAMMAR.read(said) is None
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:20]))
+def test_hostile_text_is_no_action(text):
+    assert GRAMMAR.read(text) is None
     environment = start()
     before = environment.state_digest()
     with pytest.raises(EnvironmentFault):
-        environment.step(said)
+        environment.step(text)
     assert environment.state_digest() == before
 
 
-@given(said=st.text(max_size=60), kind=st.sampled_from(["search", "click"]), page=st.integers(0, 3))
+@given(text=st.text(max_size=60), kind=st.sampled_from(["search", "click"]), page=st.integers(0, 3))
 @settings(max_examples=40, deadline=None)
-def test_what_the_grammar_allows_never_raises(said, kind, page):
+def test_what_the_grammar_allows_never_raises(text, kind, page):
     environment = start()
     play_to = [f"search[{environment.goal.query}]", "", "click[description]"]
     for step in play_to[:page]:
         environment.step(step or environment.actions[-1])
-    action = GRAMMAR.read(f"{kind}[{said}]")
+    action = GRAMMAR.read(f"{kind}[{text}]")
     if action is not None:
         before = environment.state_digest()
         *_, info = environment.step(action)
@@ -174,10 +174,10 @@ def test_hidden_attribute_stands_on_features_alone():
 def test_environments_share_a_catalogue():
     one, other = start(0), start(1, observation="compact")
     assert one.catalogue is other.catalogue
-    twin = one.clone(3)
-    twin.step("search[soft]")
+    copy = one.clone(3)
+    copy.step("search[soft]")
     assert one.visit.page == "search"
-    assert twin.catalogue is one.catalogue
+    assert copy.catalogue is one.catalogue
 
 
 def test_search_breaks_ties_by_product_number():

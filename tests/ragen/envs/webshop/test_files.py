@@ -36,17 +36,17 @@ def wishes(*asins):
 
 
 def human(*asins):
-    asked = {"instruction": "i want soft boots.", "instruction_attributes": ["soft"], "instruction_options": ["grey"]}
-    return {asin: [asked, {"instruction": "boots", "instruction_attributes": []}] for asin in asins}
+    wish = {"instruction": "i want soft boots.", "instruction_attributes": ["soft"], "instruction_options": ["grey"]}
+    return {asin: [wish, {"instruction": "boots", "instruction_attributes": []}] for asin in asins}
 
 
 @pytest.fixture
 def folder(tmp_path):
-    def write(items, wished, asked=None):
+    def write(items, wished, human_wishes=None):
         (tmp_path / "items_shuffle_1000.json").write_text(json.dumps(items))
         (tmp_path / "items_ins_v2_1000.json").write_text(json.dumps(wished))
-        if asked is not None:
-            (tmp_path / "items_human_ins.json").write_text(json.dumps(asked))
+        if human_wishes is not None:
+            (tmp_path / "items_human_ins.json").write_text(json.dumps(human_wishes))
         return str(tmp_path)
 
     return write
@@ -94,20 +94,20 @@ def test_bad_product_is_skipped_with_reason(folder, fault):
 
 
 @pytest.mark.parametrize("field", ["attributes", "instruction_attributes"])
-@pytest.mark.parametrize("told", [5, "soft"])
-def test_product_with_non_list_is_skipped(folder, field, told):
+@pytest.mark.parametrize("value", [5, "soft"])
+def test_product_with_non_list_is_skipped(folder, field, value):
     wished = wishes("B0", "B1")
-    wished["B0"] = wished["B0"] | {field: told}
+    wished["B0"] = wished["B0"] | {field: value}
     products, refused = read_products(folder([item("B0"), item("B1")], wished), None)
     assert [product.asin for product in products] == ["B1"]
     assert list(map(str, refused)) == [f"'B0' ({field} is not a list)"]
 
 
 @pytest.mark.parametrize("field", ["instruction_attributes", "instruction_options"])
-@pytest.mark.parametrize("told", [5, "soft"])
-def test_wish_with_non_list_is_skipped(folder, field, told):
-    asked = {"B1": [{"instruction": "boots", "instruction_attributes": ["soft"], field: told}]}
-    (product,), refused = read_products(folder([item()], wishes("B1"), asked), None)
+@pytest.mark.parametrize("value", [5, "soft"])
+def test_wish_with_non_list_is_skipped(folder, field, value):
+    human_wishes = {"B1": [{"instruction": "boots", "instruction_attributes": ["soft"], field: value}]}
+    (product,), refused = read_products(folder([item()], wishes("B1"), human_wishes), None)
     assert product.human_wishes == ()
     assert list(map(str, refused)) == [f"wish 0 for 'B1' ({field} is not a list)"]
 
@@ -162,8 +162,8 @@ def test_human_goals(folder):
 
 @pytest.mark.parametrize("text", [" ".join(f"word{n}" for n in range(200)), "o" * 500])
 def test_random_search_in_long_instruction_parses(folder, text):
-    asked = {"B1": [{"instruction": text, "instruction_attributes": ["soft"]}]}
-    environment = WebShop(WebShopSettings(folder=folder([item()], {}, asked), goals="human", split="all"))
+    human_wishes = {"B1": [{"instruction": text, "instruction_attributes": ["soft"]}]}
+    environment = WebShop(WebShopSettings(folder=folder([item()], {}, human_wishes), goals="human", split="all"))
     environment.reset(seed=0)
     for seed in range(8):
         action = environment.random_action(random.Random(seed))

@@ -91,8 +91,8 @@ def segment(rng: np.random.Generator, turns: list[int], group: int) -> Segment:
     """
     tokens, masks, indices = [], [], []
     for turn in turns:
-        told = np.random.default_rng([group, turn])
-        prompt = told.integers(0, 200, told.integers(2, 6))
+        prompt_rng = np.random.default_rng([group, turn])
+        prompt = prompt_rng.integers(0, 200, prompt_rng.integers(2, 6))
         response = rng.integers(7, 10, rng.integers(1, 7))
         tokens += [*prompt, *response]
         masks += [False] * len(prompt) + [True] * len(response)

@@ -91,5 +91,5 @@ def test_ranks_partition_tokens_evenly(make_trajectories, count, num_ranks, budg
         for rank in range(num_ranks)
     ]
     assert len({len(share) for share in shares}) == 1
-    seen = np.concatenate([batch.token_M.numpy() for share in shares for batch in share])
-    assert sorted(seen.tolist()) == list(range(len(tokens)))
+    positions = np.concatenate([batch.token_M.numpy() for share in shares for batch in share])
+    assert sorted(positions.tolist()) == list(range(len(tokens)))

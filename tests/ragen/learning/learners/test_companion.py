@@ -215,19 +215,19 @@ def test_passes_are_announced(policy_folder, make_trajectories, context):
 
 def test_plan_and_stage_count_it():
     settings = {"update.advantage_scale": "none", "update.kl_coefficient": 0.0}
-    plain, own = (
+    plain, distilled = (
         preset("smoke", {**settings, "update.advantage": name}) for name in ("reinforce", "my_teacher:distil")
     )
-    size = architecture_of(own)
-    parts = {part.name: part.size_bytes for part in estimate(own, size, Machine(80 * GIB, 1)).memory.always}
+    size = architecture_of(distilled)
+    parts = {part.name: part.size_bytes for part in estimate(distilled, size, Machine(80 * GIB, 1)).memory.always}
     assert parts["teacher"] == 4 * size.num_parameters
-    ratio = num_passes(own) / num_passes(plain)
-    trained, scored = own.update.num_epochs, 2 * own.update.scored_share
+    ratio = num_passes(distilled) / num_passes(plain)
+    trained, scored = distilled.update.num_epochs, 2 * distilled.update.scored_share
     assert ratio == pytest.approx((trained + (scored + 1) / 3) / (trained + scored / 3))
-    work = update(own, 0, "before", "first", {"turns": "t", "rewards": "r", "selection": "s"})
+    work = update(distilled, 0, "before", "first", {"turns": "t", "rewards": "r", "selection": "s"})
     assert work.inputs["reference"] == "first"
     assert "reference" not in update(plain, 0, "before", "first", {"turns": "t"}).inputs
-    assert update_code(own.update)["companion:my_teacher:Teacher"] == "my_teacher:Teacher"
+    assert update_code(distilled.update)["companion:my_teacher:Teacher"] == "my_teacher:Teacher"
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ def test_objectives_with_companion_are_measured(policy_folder, make_trajectories
     configs = [UpdateConfig(advantage="grpo"), distilling()]
     learner = TorchLearner(able_to_measure(configs), num_threads=1)
     learner.load(policy_folder, "start", policy_folder)
-    found = measured_objectives(learner, make_trajectories(4), context, configs)
-    assert found.gram[0, 0] > 0
-    assert found.gram[1, 1] == 0, "the teacher is the student"
+    measurement = measured_objectives(learner, make_trajectories(4), context, configs)
+    assert measurement.gram[0, 0] > 0
+    assert measurement.gram[1, 1] == 0, "the teacher is the student"
     with pytest.raises(LearnerError, match="needs the companion 'critic', which the learner does not have"):
         measured_objectives(learner, make_trajectories(4), context, [UpdateConfig(advantage="gae")])
 

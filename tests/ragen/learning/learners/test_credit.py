@@ -39,8 +39,10 @@ def test_grpo_tokens_share_relative_return(make_trajectories):
     assert credit.value_targets_N is None
     for index, trajectory in enumerate(trajectories):
         group = [t.normalised_return for t in trajectories if t.group_id == trajectory.group_id]
-        own = credit.advantages_N[tokens.trajectory_N == index]
-        assert own.tolist() == pytest.approx([trajectory.normalised_return - sum(group) / 4] * len(own), abs=1e-6)
+        advantages = credit.advantages_N[tokens.trajectory_N == index]
+        assert advantages.tolist() == pytest.approx(
+            [trajectory.normalised_return - sum(group) / 4] * len(advantages), abs=1e-6
+        )
 
 
 def test_empty_trajectory_counts_in_group_baseline(make_trajectories):
@@ -94,8 +96,8 @@ def test_deviations_may_be_the_public_codes(make_trajectories):
     returns = torch.tensor([t.normalised_return for t in trajectories[4:]], dtype=torch.float64)
     expected = (returns - returns.mean()) / returns.std(correction=1)
     for index in range(4, 8):
-        own = credit.advantages_N[tokens.trajectory_N == index]
-        torch.testing.assert_close(own, expected[index - 4].float().expand_as(own))
+        advantages = credit.advantages_N[tokens.trajectory_N == index]
+        torch.testing.assert_close(advantages, expected[index - 4].float().expand_as(advantages))
     white = UpdateConfig(advantage="gae", should_whiten=True, std_ddof=1)
     credit = credit_of(trajectories, tokens, white, zeros_N, None, zeros_N)
     assert float(credit.advantages_N.double().std(correction=1)) == pytest.approx(1, abs=1e-6)
@@ -193,10 +195,10 @@ def test_masked_rewards_move_to_earlier_tokens(make_trajectories):
     credit = credit_of(trajectories, tokens, config, torch.zeros(len(tokens)), None, torch.zeros(len(tokens)))
     takes_part, rewards = (tokens.kind_N == 3).tolist(), tokens.rewards(trajectories).tolist()
     for index, trajectory in enumerate(trajectories):
-        own = torch.nonzero(tokens.trajectory_N == index)[:, 0].tolist()
-        for token in own:
-            is_first = not any(takes_part[t] for t in own if t < token)
-            before = 0.0 if is_first else sum(rewards[t] for t in own if t < token)
+        positions = torch.nonzero(tokens.trajectory_N == index)[:, 0].tolist()
+        for token in positions:
+            is_first = not any(takes_part[t] for t in positions if t < token)
+            before = 0.0 if is_first else sum(rewards[t] for t in positions if t < token)
             expected = trajectory.trajectory_return - before if takes_part[token] else 0.0
             assert float(credit.advantages_N[token]) == pytest.approx(expected, abs=1e-5)
     assert torch.equal(credit.value_mask_N, torch.tensor(takes_part))
@@ -230,11 +232,11 @@ def test_shapings_are_applied_in_their_order(make_trajectories):
 def test_segmentation_does_not_change_advantages(make_trajectories, name):
     whole = make_trajectories(4, context="full", num_turns=3)
     config = UpdateConfig(advantage=name, gamma=0.9, gae_lambda=0.8, gamma_turn=0.95, lambda_turn=0.7)
-    found = []
+    advantages = []
     for trajectories in (whole, [dataclasses.replace(t, segments=by_turn(*t.segments)) for t in whole]):
         tokens = ResponseTokens(trajectories)
         values_N = torch.linspace(-1, 0, len(tokens))
         credit = credit_of(trajectories, tokens, config, values_N, None, values_N if config.needs_critic else None)
-        found.append(credit.advantages_N)
-    assert found[0].any()
-    assert torch.equal(*found)
+        advantages.append(credit.advantages_N)
+    assert advantages[0].any()
+    assert torch.equal(*advantages)

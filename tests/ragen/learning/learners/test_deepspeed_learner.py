@@ -91,13 +91,13 @@ def assert_agree(one: list[UpdateResult], other: list[UpdateResult], rel: float 
             np.testing.assert_allclose(result.samples[name], expected.samples[name], rtol=rel, atol=rel / 10)
 
 
-def assert_same_files(expected: Path, found: Path, atol: float = 3e-5) -> None:
-    assert sorted(f.name for f in found.iterdir()) == sorted(f.name for f in expected.iterdir())
+def assert_same_files(expected: Path, actual: Path, atol: float = 3e-5) -> None:
+    assert sorted(f.name for f in actual.iterdir()) == sorted(f.name for f in expected.iterdir())
     for file in expected.iterdir():
         if file.name not in FILES:
-            assert (found / file.name).read_bytes() == file.read_bytes(), file.name
+            assert (actual / file.name).read_bytes() == file.read_bytes(), file.name
             continue
-        tensors, others = load_file(file), load_file(found / file.name)
+        tensors, others = load_file(file), load_file(actual / file.name)
         assert tensors.keys() == others.keys()
         for name, tensor in tensors.items():
             assert others[name].dtype == torch.float32
@@ -145,12 +145,12 @@ def test_fine_tuning_agrees_with_torch_learner(policy_folder, make_trajectories,
     examples = [Example(segment.token_ids, segment.response_mask) for segment in segments]
     episodes = StoredEpisodes([StoredEpisode(examples, [])])
     tuning = FineTuning(steps=6, batch_size=5, learning_rate=1e-3, micro_batch_tokens=32, lora=lora)
-    policy, seen = PretrainedPolicy(name_or_path=policy_folder, fine_tuning=tuning), []
+    policy, reports = PretrainedPolicy(name_or_path=policy_folder, fine_tuning=tuning), []
     expected = fine_tune(policy, episodes, tmp_path / "torch")
     team = DeepSpeedLearner(spread(GRPO, stage), ranks=ranks)
-    found = fine_tune(policy, episodes, tmp_path / "ranks", (), lambda *step: seen.append(step), team)
-    assert found == pytest.approx(expected, rel=1e-5)
-    assert seen == [(step, 6) for step in range(1, 7)]
+    loss = fine_tune(policy, episodes, tmp_path / "ranks", (), lambda *step: reports.append(step), team)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    assert reports == [(step, 6) for step in range(1, 7)]
     assert_same_files(tmp_path / "torch", tmp_path / "ranks")
     weights, before = (load_file(Path(place) / FILES[0]) for place in (tmp_path / "ranks", policy_folder))
     assert not all(torch.equal(weights[name], tensor) for name, tensor in before.items())
@@ -160,19 +160,19 @@ def test_ranks_score_the_same_share(policy_folder, make_trajectories, context, t
     trajectories, base = make_trajectories(12), change(GRPO, scored_share=0.34)
     alone, team = TorchLearner(base, num_threads=1), DeepSpeedLearner(spread(base), ranks=ranks)
     expected = train(alone, policy_folder, trajectories, context, tmp_path / "torch", num_updates=1)
-    found = train(team, policy_folder, trajectories, context, tmp_path / "deepspeed", num_updates=1)
-    assert_agree(expected, found)
-    is_scored = found[0].samples["kl_behaviour"].is_valid()
+    results = train(team, policy_folder, trajectories, context, tmp_path / "deepspeed", num_updates=1)
+    assert_agree(expected, results)
+    is_scored = results[0].samples["kl_behaviour"].is_valid()
     assert is_scored == expected[0].samples["kl_behaviour"].is_valid()
     assert sum(is_scored.to_pylist()) == 4  # one group of three
 
 
 def test_rank_zero_reports_update_progress(policy_folder, make_trajectories, context, ranks):
-    learner, seen = DeepSpeedLearner(spread(GRPO), ranks=ranks), []
+    learner, reports = DeepSpeedLearner(spread(GRPO), ranks=ranks), []
     learner.load(policy_folder, "start", None)
-    learner.update(make_trajectories(8), context, lambda *progress: seen.append(progress))
-    assert len(seen) > 2
-    assert {total for _, total in seen} == {seen[-1][0]}
+    learner.update(make_trajectories(8), context, lambda *progress: reports.append(progress))
+    assert len(reports) > 2
+    assert {total for _, total in reports} == {reports[-1][0]}
 
 
 def test_update_listens_on_localhost_only(policy_folder, make_trajectories, context, ranks):

@@ -41,10 +41,10 @@ def test_initial_gradient_matches_policy_gradient(policy_folder, make_trajectori
                 loss = loss + term / (len(trajectories) * trajectory.num_response_tokens)
     loss.backward()
     expected = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
-    found = initial_gradient(loaded(GRPO, policy_folder), trajectories, context)
-    assert found.dtype == torch.float32
-    assert torch.allclose(found, expected, atol=1e-6, rtol=1e-4)
-    assert found.norm() > 1e-3
+    actual = initial_gradient(loaded(GRPO, policy_folder), trajectories, context)
+    assert actual.dtype == torch.float32
+    assert torch.allclose(actual, expected, atol=1e-6, rtol=1e-4)
+    assert actual.norm() > 1e-3
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +81,13 @@ def test_measuring_gradient_leaves_update_unchanged(
     policy_folder, make_trajectories, context, config, tmp_path
 ) -> None:
     trajectories = make_trajectories(6)
-    plain, asked = loaded(config, policy_folder), loaded(config, policy_folder)
-    first = initial_gradient(asked, trajectories, context)
-    assert torch.equal(first, initial_gradient(asked, trajectories, context))
-    results = [learner.update(trajectories, context) for learner in (plain, asked)]
+    plain, other = loaded(config, policy_folder), loaded(config, policy_folder)
+    first = initial_gradient(other, trajectories, context)
+    assert torch.equal(first, initial_gradient(other, trajectories, context))
+    results = [learner.update(trajectories, context) for learner in (plain, other)]
     assert results[0].metrics == results[1].metrics
     assert results[0].samples.equals(results[1].samples)
-    assert digest(plain, tmp_path / "plain") == digest(asked, tmp_path / "asked")
+    assert digest(plain, tmp_path / "plain") == digest(other, tmp_path / "asked")
 
 
 @pytest.mark.ci
@@ -113,13 +113,13 @@ def test_group_and_term_gradients_add_up(
     assert len(groups) == 3
     config = change(config, kl_coefficient=0.3, kl_estimator="k3", entropy_coefficient=0.2)
     learner = loaded(config, policy_folder, other_folder)
-    (found,) = gradient_spreads(learner, trajectories, context, [groups])
-    assert list(found) == ["task", "kl", "entropy"]
+    (spreads,) = gradient_spreads(learner, trajectories, context, [groups])
+    assert list(spreads) == ["task", "kl", "entropy"]
     without_it = torch.zeros(())
     for term, left_out in (("task", ["kl", "entropy"]), ("kl", ["entropy"]), ("entropy", [])):
-        own = change(config, **{f"{other}_coefficient": 0.0 for other in left_out})
-        with_it = initial_gradient(loaded(own, policy_folder, other_folder), trajectories, context)
-        assert found[term].norm == pytest.approx(float((with_it - without_it).norm()), rel=1e-3)
+        term_config = change(config, **{f"{other}_coefficient": 0.0 for other in left_out})
+        with_it = initial_gradient(loaded(term_config, policy_folder, other_folder), trajectories, context)
+        assert spreads[term].norm == pytest.approx(float((with_it - without_it).norm()), rel=1e-3)
         without_it = with_it
     plain = loaded(config, policy_folder, other_folder)
     assert digest(plain, tmp_path / "plain") == digest(learner, tmp_path / "asked")

@@ -52,37 +52,37 @@ def trajectories(request, make_trajectories):
 
 
 @pytest.fixture(scope="module")
-def found(policy_folder, trajectories, context) -> MeasuredObjectives:
+def measurement(policy_folder, trajectories, context) -> MeasuredObjectives:
     configs = list(OBJECTIVES.values())
     return measured_objectives(learner_of(able_to_measure(configs), policy_folder), trajectories, context, configs)
 
 
 @pytest.mark.ci
-def test_norms_and_cosines_match_single_gradients(found, policy_folder, trajectories, context) -> None:
+def test_norms_and_cosines_match_single_gradients(measurement, policy_folder, trajectories, context) -> None:
     alone = {
         name: initial_gradient(learner_of(config, policy_folder), trajectories, context)
         for name, config in OBJECTIVES.items()
     }
-    measured = dict(zip(OBJECTIVES, found.groups, strict=True))
+    measured = dict(zip(OBJECTIVES, measurement.groups, strict=True))
     names = list(OBJECTIVES)
     for name, gradient in alone.items():
         assert measured[name].norm == pytest.approx(float(gradient.norm()), rel=1e-4)
         for other, another in alone.items():
             cosine = torch.nn.functional.cosine_similarity(gradient.double(), another.double(), dim=0)
-            assert found.cosines[names.index(name), names.index(other)] == pytest.approx(float(cosine), abs=1e-4)
+            assert measurement.cosines[names.index(name), names.index(other)] == pytest.approx(float(cosine), abs=1e-4)
 
 
-def test_cosine_of_itself_and_its_negative(found) -> None:
+def test_cosine_of_itself_and_its_negative(measurement) -> None:
     names = list(OBJECTIVES)
-    assert found.cosines.diagonal().tolist() == [1.0] * len(names)
-    assert found.cosines[names.index("grpo"), names.index("negated")] == pytest.approx(-1.0, abs=1e-6)
-    assert np.allclose(found.cosines, found.cosines.T)
+    assert measurement.cosines.diagonal().tolist() == [1.0] * len(names)
+    assert measurement.cosines[names.index("grpo"), names.index("negated")] == pytest.approx(-1.0, abs=1e-6)
+    assert np.allclose(measurement.cosines, measurement.cosines.T)
 
 
-def test_spread_equals_single_bucket_spread(found, policy_folder, trajectories, context) -> None:
+def test_spread_equals_single_bucket_spread(measurement, policy_folder, trajectories, context) -> None:
     groups = list(dict.fromkeys(trajectory.group_id for trajectory in trajectories))
     (alone,) = gradient_spreads(learner_of(GRPO, policy_folder), trajectories, context, [groups])
-    measured = found.groups[0]
+    measured = measurement.groups[0]
     assert measured.num == alone["task"].num == 3
     assert measured.signal == pytest.approx(alone["task"].signal, rel=1e-3, abs=1e-9)
     assert measured.noise == pytest.approx(alone["task"].noise, rel=1e-3)
@@ -100,9 +100,9 @@ def test_each_objective_uses_its_prm_beta(policy_folder, make_trajectories, cont
     beside = measured_objectives(
         learner_of(able_to_measure([small, large]), folder), trajectories, context, [small, large]
     )
-    for found, config in zip(beside.groups, (small, large), strict=True):
+    for measured, config in zip(beside.groups, (small, large), strict=True):
         alone = float(initial_gradient(learner_of(config, folder), trajectories, context).norm())
-        assert found.norm == pytest.approx(alone, rel=1e-5)
+        assert measured.norm == pytest.approx(alone, rel=1e-5)
     assert beside.groups[0].norm != pytest.approx(beside.groups[1].norm, rel=1e-3)
 
 
@@ -110,20 +110,20 @@ def test_zero_gradient_has_nan_cosine(policy_folder, make_trajectories, context)
     """GRPO's advantage in a group of one is 0."""
     alone = make_trajectories(1)
     learner = learner_of(GRPO, policy_folder)
-    found = measured_objectives(learner, alone, context, [GRPO, change(GRPO, advantage="reinforce")])
-    assert found.groups[0].norm == 0.0
-    assert np.isnan(found.cosines[0]).all()
-    assert found.cosines[1, 1] == 1.0
+    measurement = measured_objectives(learner, alone, context, [GRPO, change(GRPO, advantage="reinforce")])
+    assert measurement.groups[0].norm == 0.0
+    assert np.isnan(measurement.cosines[0]).all()
+    assert measurement.cosines[1, 1] == 1.0
 
 
 @pytest.mark.ci
 def test_measuring_is_pure_and_thread_independent(policy_folder, make_trajectories, context, tmp_path) -> None:
     trajectories, configs = make_trajectories(8), [GRPO, OBJECTIVES["gigpo"]]
-    plain, asked = learner_of(GRPO, policy_folder), learner_of(GRPO, policy_folder, num_threads=3)
-    first, again = (measured_objectives(learner, trajectories, context, configs) for learner in (asked, plain))
+    plain, other = learner_of(GRPO, policy_folder), learner_of(GRPO, policy_folder, num_threads=3)
+    first, again = (measured_objectives(learner, trajectories, context, configs) for learner in (other, plain))
     assert np.array_equal(first.gram, again.gram)
     assert first.groups == again.groups
-    results = [learner.update(trajectories, context).metrics for learner in (asked, learner_of(GRPO, policy_folder))]
+    results = [learner.update(trajectories, context).metrics for learner in (other, learner_of(GRPO, policy_folder))]
     assert results[0] == results[1]
 
 

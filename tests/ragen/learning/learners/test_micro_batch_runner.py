@@ -31,16 +31,16 @@ def test_lookahead_is_limited_by_threads():
 
 
 def test_workers_are_single_threaded_in_dtype():
-    seen = set()
+    threads = set()
 
     def look(_):
         time.sleep(0.01)
-        seen.add((threading.get_ident(), torch.get_num_threads()))
+        threads.add((threading.get_ident(), torch.get_num_threads()))
         return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
 
     assert set(MicroBatchRunner(CPU, 2, "bfloat16").run(look, range(6))) == {torch.bfloat16}
-    assert {count for _, count in seen} == {1}
-    assert len(seen) == 2
+    assert {count for _, count in threads} == {1}
+    assert len(threads) == 2
 
 
 def test_num_threads_is_restored_after_error():
@@ -56,17 +56,17 @@ def test_num_threads_is_restored_after_error():
 
 
 def test_passes_are_reported_once_total_known():
-    seen = []
+    reports = []
     quiet = MicroBatchRunner(CPU, 2, "float32")
-    runner = quiet.reporting(lambda *progress: seen.append(progress))
+    runner = quiet.reporting(lambda *progress: reports.append(progress))
     list(runner.run(str, range(2)))
-    assert seen == []
+    assert reports == []
     runner.expect(5)  # after 2
     list(runner.run(str, range(2)))
     list(runner.run(str, range(1), num_passes=3))
-    assert seen == [(3, 7), (4, 7), (7, 7)]
+    assert reports == [(3, 7), (4, 7), (7, 7)]
     list(quiet.run(str, range(2)))
-    assert len(seen) == 3
+    assert len(reports) == 3
 
 
 def test_batch_error_reaches_the_caller():

@@ -63,7 +63,7 @@ def gradient(folder, trajectories, context, **settings) -> torch.Tensor:
 
 def test_answer_loss_matches_naive_loop(policy_folder, make_trajectories, context):
     trajectories = make_trajectories(4)
-    found = gradient(policy_folder, trajectories, context, loss_on="answer", aggregation="token_mean")
+    actual = gradient(policy_folder, trajectories, context, loss_on="answer", aggregation="token_mean")
     model, _ = load_policy(policy_folder)
     returns = [t.trajectory_return for t in trajectories]
     total, count = torch.zeros(()), 0
@@ -75,7 +75,7 @@ def test_answer_loss_matches_naive_loop(policy_folder, make_trajectories, contex
             total = total - (trajectory.trajectory_return - np.mean(returns)) * logprobs[is_answer].sum()
             count += int(is_answer.sum())
     expected = torch.autograd.grad(total / count, [p for p in model.parameters() if p.requires_grad])
-    torch.testing.assert_close(found, torch.cat([g.flatten() for g in expected]), atol=1e-5, rtol=1e-3)
+    torch.testing.assert_close(actual, torch.cat([g.flatten() for g in expected]), atol=1e-5, rtol=1e-3)
 
 
 def test_kind_masks_add_up_to_whole(policy_folder, make_trajectories, context):
@@ -149,9 +149,9 @@ def test_clip_fraction_excludes_tokens_without_loss(policy_folder, make_trajecto
     mean = np.mean([t.trajectory_return for t in trajectories])
     is_good_N = torch.tensor([t.trajectory_return > mean for t in trajectories])[tokens.trajectory_N]
     for loss_on in ("all", "answer"):
-        found = update(policy_folder, trajectories, context, loss_on=loss_on, ratio_to="behaviour").metrics
+        metrics = update(policy_folder, trajectories, context, loss_on=loss_on, ratio_to="behaviour").metrics
         share = is_good_N[tokens.mask(loss_on)].double().mean()
-        assert found["update/clip_fraction"] == pytest.approx(float(share))
+        assert metrics["update/clip_fraction"] == pytest.approx(float(share))
 
 
 def test_ratio_excludes_tokens_without_loss(policy_folder, make_trajectories, context):
@@ -183,7 +183,7 @@ def test_unit_ratios_match_naive_float64_loop(
     """Means of a unit are over its tokens with a loss; each kind of token has moved by another amount."""
     moved = {FORMAT: 0.6, THINK: -0.5, ANSWER: 0.1}
     trajectories = shifted(moved, policy_folder, make_trajectories(4, context=context_mode))
-    found = gradient(
+    actual = gradient(
         policy_folder,
         trajectories,
         context,
@@ -210,7 +210,7 @@ def test_unit_ratios_match_naive_float64_loop(
     expected = torch.autograd.grad(torch.stack(losses).mean(), [p for p in model.parameters() if p.requires_grad])
     expected = torch.cat([g.flatten() for g in expected])
     assert expected.norm() > 1e-3
-    torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=2e-3)
+    torch.testing.assert_close(actual.double(), expected, atol=1e-6, rtol=2e-3)
 
 
 def naive_terms(log_ratios: torch.Tensor, advantage: float, settings: dict) -> list[torch.Tensor]:

@@ -25,13 +25,13 @@ def test_each_segment_sees_only_its_past(segments, max_tokens):
     assert sorted(index for row in rows for index, _ in row.segments) == list(range(len(segments)))
     for row in rows:
         assert len(row) <= max_tokens or len(row.branches) == 1
-        tokens, positions, seen = np.array(row.token_ids), row.positions(), sees(row)
+        tokens, positions, visible = np.array(row.token_ids), row.positions(), sees(row)
         for index, branch in row.segments:
             _, places = row.branches[branch]
             assert tokens[places].tolist() == segments[index]
             assert positions[places].tolist() == list(range(len(places)))
             for depth, place in enumerate(places):
-                assert np.flatnonzero(seen[place]).tolist() == sorted(places[: depth + 1].tolist())
+                assert np.flatnonzero(visible[place]).tolist() == sorted(places[: depth + 1].tolist())
 
 
 @pytest.mark.ci

@@ -39,11 +39,11 @@ def played(policy_folder, make_trajectories, context):
     trajectories = make_trajectories(12, context="full")
     logprobs = iter(token_logprobs(loaded(ALL, policy_folder), trajectories, context).tolist())
 
-    def own(segment):
+    def rescored(segment):
         values = [next(logprobs) if is_response else 0 for is_response in segment.response_mask]
         return dataclasses.replace(segment, behaviour_logprobs=np.array(values, dtype=np.float32))
 
-    return [dataclasses.replace(one, segments=tuple(map(own, one.segments))) for one in trajectories]
+    return [dataclasses.replace(one, segments=tuple(map(rescored, one.segments))) for one in trajectories]
 
 
 @pytest.fixture
@@ -75,9 +75,9 @@ def test_an_exact_engine_is_believed(policy_folder, played, context, scored, tmp
     part = share.update(played, context)
     share.save(str(tmp_path / "share"), "after")
     learner.save(str(tmp_path / "all"), "after")
-    expected, found = (load_file(tmp_path / name / "model.safetensors") for name in ("all", "share"))
+    expected, actual = (load_file(tmp_path / name / "model.safetensors") for name in ("all", "share"))
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, atol=1e-6, rtol=0)
+        torch.testing.assert_close(actual[name], tensor, atol=1e-6, rtol=0)
 
     validate(part.samples, "samples")
     (group,) = groups_with(part.samples, "entropy")

@@ -76,10 +76,10 @@ def test_mismatched_tokens_are_unknown():
 def test_token_kind_follows_first_character(think, answer):
     text = f"<think>{think}</think><answer>{answer}</answer>"
     parsed = parse(text, grammar=Names(("Up", "Left")), agent=AgentConfig())
-    found = kinds(text, parsed.think, parsed.answer, end=False)
+    kinds_of_tokens = kinds(text, parsed.think, parsed.answer, end=False)
     of_characters = [F] * 7 + [T] * len(think) + [F] * 16 + [A] * len(answer) + [F] * 9
     encoded = TOKENIZER(text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)
-    assert found == [of_characters[start] for start, _ in encoded["offset_mapping"]]
+    assert kinds_of_tokens == [of_characters[start] for start, _ in encoded["offset_mapping"]]
 
 
 def test_an_empty_response():

@@ -57,7 +57,7 @@ def test_dropped_learner_frees_memory_at_once(policy_folder, make_trajectories, 
 def test_logprobs_match_naive_loop(policy_folder, make_trajectories, context, temperature):
     trajectories = make_trajectories(6, context="window")
     learner = loaded(GRPO, policy_folder)
-    found = token_logprobs(learner, trajectories, dataclasses.replace(context, temperature=temperature))
+    actual = token_logprobs(learner, trajectories, dataclasses.replace(context, temperature=temperature))
     model, _ = load_policy(policy_folder)
     expected = []
     for segment in (segment for trajectory in trajectories for segment in trajectory.segments):
@@ -65,7 +65,7 @@ def test_logprobs_match_naive_loop(policy_folder, make_trajectories, context, te
         logprobs = torch.log_softmax(model(input_ids=token_ids[None]).logits[0, :-1] / temperature, -1)
         chosen = logprobs.gather(1, token_ids[1:, None])[:, 0]
         expected += chosen[torch.from_numpy(segment.response_mask[1:])].tolist()
-    assert found.tolist() == pytest.approx(expected, abs=1e-4)
+    assert actual.tolist() == pytest.approx(expected, abs=1e-4)
     after, untouched = (each.update(trajectories, context) for each in (learner, loaded(GRPO, policy_folder)))
     assert after.samples.equals(untouched.samples)
 
@@ -248,7 +248,7 @@ def test_behaviour_gap_uses_stored_logprobs(policy_folder, make_trajectories, co
     stored = np.concatenate([s.behaviour_logprobs[s.response_mask] for t in trajectories for s in t.segments])
     gaps = np.abs(token_logprobs(learner, trajectories, context).numpy() - stored)
     result = learner.update(trajectories, context)
-    largest = [own.max() for own in np.split(gaps, [trajectories[0].num_response_tokens])]
+    largest = [trajectory_gaps.max() for trajectory_gaps in np.split(gaps, [trajectories[0].num_response_tokens])]
     assert result.samples["old_behaviour_gap"].to_pylist() == pytest.approx(largest)
     assert result.metrics["update/old_behaviour_gap_max"] == pytest.approx(gaps.max())
     assert result.metrics["update/old_behaviour_gap_mean"] == pytest.approx(gaps.mean())
@@ -358,10 +358,10 @@ def test_the_gpu_follows_the_cpu(policy_folder, make_trajectories, context, monk
     config, trajectories = change(PPO, kl_coefficient=0.1, scored_share=0.5), make_trajectories(16)
     on_gpu = loaded(config, policy_folder, policy_folder)
     assert on_gpu.device.is_gpu
-    found = on_gpu.update(trajectories, context).metrics
+    metrics = on_gpu.update(trajectories, context).metrics
     monkeypatch.setattr(Device, "here", Device)
     expected = loaded(config, policy_folder, policy_folder).update(trajectories, context).metrics
-    assert found == pytest.approx(expected, rel=1e-2, abs=1e-4)
+    assert metrics == pytest.approx(expected, rel=1e-2, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -375,19 +375,19 @@ def test_the_gpu_follows_the_cpu(policy_folder, make_trajectories, context, monk
     ids=["critic and reference", "a share", "only the critic", "process reward model"],
 )
 def test_progress_counts_to_fixed_total(config, policy_folder, make_trajectories, context):
-    seen = []
+    reports = []
     learner = loaded(config, policy_folder, policy_folder)
-    learner.update(make_trajectories(12), context, lambda *progress: seen.append(progress))
-    done, totals = zip(*seen, strict=True)
+    learner.update(make_trajectories(12), context, lambda *progress: reports.append(progress))
+    done, totals = zip(*reports, strict=True)
     assert list(done) == sorted(set(done))
     assert set(totals) == {done[-1]}
 
 
 def test_dynamic_turn_order_reports_no_progress(policy_folder, make_trajectories, context):
-    seen = []
+    reports = []
     learner = loaded(change(GRPO, turn_order="reverse"), policy_folder)
-    learner.update(make_trajectories(4), context, lambda *progress: seen.append(progress))
-    assert seen == []
+    learner.update(make_trajectories(4), context, lambda *progress: reports.append(progress))
+    assert reports == []
 
 
 @pytest.mark.parametrize("code", ["yield from ()", "pass"])

@@ -155,11 +155,11 @@ def test_greedy_return_is_group_baseline(make_turns):
     greedy[1] |= {"status": "env_error"}
     turns = make_turns([*rows, *greedy])
     rewards = rewards_of(turns, [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 5.0, 7.0], invalid=("g0-2", "g1-2"), shift=-0.5)
-    found = assemble(turns, rewards, selection_of({"g0": True, "g1": True, "g2": True}))
-    assert [(t.trajectory_id, t.greedy_return) for t in found] == [
+    trajectories = assemble(turns, rewards, selection_of({"g0": True, "g1": True, "g2": True}))
+    assert [(t.trajectory_id, t.greedy_return) for t in trajectories] == [
         ("g0-0", 5.0), ("g0-1", 5.0), ("g1-0", None), ("g1-1", None), ("g2-0", None), ("g2-1", None),
     ]  # fmt: skip
-    assert all((t.turn_weights == 1).all() for t in found)
+    assert all((t.turn_weights == 1).all() for t in trajectories)
 
 
 def test_turns_that_search_chose_are_weighed(make_turns):

@@ -56,10 +56,10 @@ def test_images_keep_their_ids(make_trajectories):
     trajectories = showing(make_trajectories(4))
     images = trajectories[0].images
     examples = [Example(one.token_ids, one.response_mask) for t in trajectories for one in t.segments]
-    for found in (
+    for unpacked in (
         unpack_trajectories(pack_trajectories(trajectories))[-1],
         unpack_examples(pack_examples(examples, images)),
     ):
-        assert found.images.images == images.images
-        assert found.images.num_tokens_of == images.num_tokens_of == [2, 2, 2]
+        assert unpacked.images.images == images.images
+        assert unpacked.images.num_tokens_of == images.num_tokens_of == [2, 2, 2]
     assert unpack_examples(pack_examples(examples)).images is None

@@ -49,8 +49,8 @@ def test_hand_computed() -> None:
 def test_unscored_tokens_are_left_out() -> None:
     advantages, nan = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0]), math.nan
     policy = torch.tensor([nan, nan, -2.0, -2.5, nan])
-    found = validity(tokens([-1.0, -3.0], [-2.5, -2.0], [-0.5]), policy, advantages, 0.2, 0.2)
-    assert found == validity(tokens([-2.5, -2.0]), policy[2:4], advantages[2:4], 0.2, 0.2)
+    statistics = validity(tokens([-1.0, -3.0], [-2.5, -2.0], [-0.5]), policy, advantages, 0.2, 0.2)
+    assert statistics == validity(tokens([-2.5, -2.0]), policy[2:4], advantages[2:4], 0.2, 0.2)
 
 
 def test_clip_depends_on_advantage_sign() -> None:

@@ -19,11 +19,11 @@ def two_members(implicit, **options):
 
 def test_istar_by_hand():
     # returns 1 and 0: mean .5, std .5, so +-1. Steps 3 1 -1 -3: mean 0, std sqrt(5), so 3 / sqrt(5), ...
-    found = istar(two_members([[3, 1], [-1, -3]]))
+    estimate = istar(two_members([[3, 1], [-1, -3]]))
     step = 5**-0.5
-    assert found.advantages_BT[0].tolist() == pytest.approx([1 + 3 * step, 1 + step])
-    assert found.advantages_BT[1].tolist() == pytest.approx([-1 - step, -1 - 3 * step])
-    assert found.baselines_B.tolist() == [0, 1]
+    assert estimate.advantages_BT[0].tolist() == pytest.approx([1 + 3 * step, 1 + step])
+    assert estimate.advantages_BT[1].tolist() == pytest.approx([-1 - step, -1 - 3 * step])
+    assert estimate.baselines_B.tolist() == [0, 1]
 
 
 def test_step_weight_scales_normalised_step_advantage():

@@ -80,9 +80,9 @@ def test_any_changed_value_is_found(played, column, value):
     old = played.turns[column][row].as_py()
     if value in (None, [None]):  # flip a flag
         value = [not old[0]] if isinstance(old, list) else not old
-    found = list(turn_differences(played.changed(row, **{column: value}), played.settings, played.agent))
-    assert len(found) == 1
-    assert repr(played.turns["trajectory_id"][row].as_py()) in found[0]
+    differences = list(turn_differences(played.changed(row, **{column: value}), played.settings, played.agent))
+    assert len(differences) == 1
+    assert repr(played.turns["trajectory_id"][row].as_py()) in differences[0]
 
 
 def test_difference_names_place_and_values(played):
@@ -96,17 +96,17 @@ def test_difference_names_place_and_values(played):
 
 def test_a_missing_last_turn_is_found(played):
     last = played.turns.num_rows - 1
-    found = list(turn_differences(played.turns.slice(0, last), played.settings, played.agent))
-    assert len(found) == 1
-    assert "has no end" in found[0] or "truncated" in found[0]
+    differences = list(turn_differences(played.turns.slice(0, last), played.settings, played.agent))
+    assert len(differences) == 1
+    assert "has no end" in differences[0] or "truncated" in differences[0]
 
 
 def test_unknown_action_is_a_finding(played):
     row = first_row(played.turns, lambda r: len(r["executed_actions"]) == 1)
     turns = played.changed(row, executed_actions=["\x1b[31mFly"])
-    [found] = turn_differences(turns, played.settings, played.agent)
-    assert "now fails" in found
-    assert "\x1b" not in found
+    [difference] = turn_differences(turns, played.settings, played.agent)
+    assert "now fails" in difference
+    assert "\x1b" not in difference
 
 
 def test_other_environment_differs(played):
@@ -132,5 +132,5 @@ def test_any_changed_episode_is_found(played, column, value):
     rows = fold_episodes(played.turns, "cell", 0.5).to_pylist()
     rows[2][column] = not rows[2][column] if value is None else value
     episodes = pa.Table.from_pylist(rows, schema=EPISODES.schema)
-    [found] = episode_differences(episodes, played.settings)
-    assert f"prompt {rows[2]['env_seed']}, member {rows[2]['member']}" in found
+    [difference] = episode_differences(episodes, played.settings)
+    assert f"prompt {rows[2]['env_seed']}, member {rows[2]['member']}" in difference

@@ -60,8 +60,8 @@ def test_others_are_found(trained, column, change) -> None:
     rows = samples.to_pylist()
     place = max(range(len(rows)), key=lambda number: abs(rows[number]["advantage"]))
     rows[place][column] = change(rows[place][column])
-    (found,) = advantage_differences(trajectories, 1.0, GRPO, pa.Table.from_pylist(rows))
-    assert found.startswith(f"trajectory '{rows[place]['trajectory_id']}': {column} is ")
+    (difference,) = advantage_differences(trajectories, 1.0, GRPO, pa.Table.from_pylist(rows))
+    assert difference.startswith(f"trajectory '{rows[place]['trajectory_id']}': {column} is ")
 
 
 def test_policy_dependent_advantages_need_recomputing() -> None:

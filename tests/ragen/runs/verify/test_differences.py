@@ -30,11 +30,11 @@ def test_any_single_changed_value_is_named(kind, data):
     old = rows[row][name]
     rows[row][name] = new = _other(old, table.schema.field(name).type)
     changed = pa.Table.from_pylist(rows, schema=table.schema)
-    found = table_difference(table, changed, DATASETS[kind].key)
-    assert found.startswith(f"1 of {table.num_rows} rows differ, first row {row} (")
-    assert f"{name} is {old!r}"[:100] in found
-    assert f"computed {changed[name][row].as_py()!r}"[:100] in found
-    assert found.endswith(f"columns that differ: {name}"), new
+    difference = table_difference(table, changed, DATASETS[kind].key)
+    assert difference.startswith(f"1 of {table.num_rows} rows differ, first row {row} (")
+    assert f"{name} is {old!r}"[:100] in difference
+    assert f"computed {changed[name][row].as_py()!r}"[:100] in difference
+    assert difference.endswith(f"columns that differ: {name}"), new
 
 
 def _other(value, type_):
@@ -85,15 +85,15 @@ def test_rounding_is_limited_to_last_digits(stored, computed, is_same):
 
 def test_rows_that_are_missing_are_counted():
     metrics = example("metrics")
-    found = table_difference(metrics, metrics.slice(0, 1), DATASETS["metrics"].key)
-    assert found == "2 rows, computed 1"
+    difference = table_difference(metrics, metrics.slice(0, 1), DATASETS["metrics"].key)
+    assert difference == "2 rows, computed 1"
 
 
 def test_untrusted_text_is_escaped_and_cut():
     stored, computed = pa.table({"k": [1], "t": ["\x1b[2J" + "a" * 500]}), pa.table({"k": [1], "t": [""]})
-    found = table_difference(stored, computed, ("k",))
-    assert found.isprintable()
-    assert len(found) < 400
+    difference = table_difference(stored, computed, ("k",))
+    assert difference.isprintable()
+    assert len(difference) < 400
 
 
 @pytest.fixture
@@ -112,8 +112,8 @@ def test_identical_folders_do_not_differ(folders):
 
 def test_differing_weights_are_counted_and_measured(folders):
     save_file({"a": torch.zeros(4), "b": torch.tensor([[1.0, 1, 1], [1, 1, 1.5]])}, folders[1] / "model.safetensors")
-    found = folder_difference(*folders)
-    assert "1 of 2 tensors, first b: 1 of 6 values, by at most 0.5" in found
+    difference = folder_difference(*folders)
+    assert "1 of 2 tensors, first b: 1 of 6 values, by at most 0.5" in difference
     for folder, first in zip(folders, (0.0, -0.0), strict=True):
         save_file({"a": torch.tensor([first, float("nan")]).bfloat16()}, folder / "model.safetensors")
     assert "1 of 1 tensors, first a: 1 of 2 values, by at most 0" in folder_difference(*folders)

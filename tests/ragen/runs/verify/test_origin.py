@@ -29,15 +29,15 @@ def changed(section: str, name: str, value) -> Manifest:
 
 
 @pytest.mark.parametrize(
-    ("section", "name", "value", "said"),
+    ("section", "name", "value", "description"),
     [
         ("versions", "torch", "2.12.0", "torch 2.12.0 (here 2.13.0)"),
         ("hardware", "cpu", "B", "cpu B (here A)"),
         ("threads", "torch", 4, "threads 4 (here 2)"),
     ],
 )
-def test_library_or_hardware_change_excuses(section, name, value, said):
-    assert different_origin(changed(section, name, value), manifest(), is_from_torch=True) == said
+def test_library_or_hardware_change_excuses(section, name, value, description):
+    assert different_origin(changed(section, name, value), manifest(), is_from_torch=True) == description
 
 
 @pytest.mark.parametrize(("section", "name"), [("versions", "starpo"), ("versions", "prefect"), ("threads", "cpus")])

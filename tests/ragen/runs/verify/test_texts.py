@@ -48,12 +48,12 @@ def test_any_changed_value_is_found(play_rollout, column, change):
     rollout = play_rollout(SOKOBAN)
     rows = rollout.turns.to_pylist()
     row = next(i for i, r in enumerate(rows) if r["format_ok"] and r["turn"] == 1)
-    found = differences(rollout, rollout.changed(row, **{column: change(rows[row][column])}))
-    assert len(found) == 1
-    assert found[0].startswith(f"trajectory {rows[row]['trajectory_id']!r}, turn 1: ")
+    sentences = differences(rollout, rollout.changed(row, **{column: change(rows[row][column])}))
+    assert len(sentences) == 1
+    assert sentences[0].startswith(f"trajectory {rows[row]['trajectory_id']!r}, turn 1: ")
 
 
 def test_control_characters_are_escaped(play_rollout):
     rollout = play_rollout(SOKOBAN)
-    [found] = differences(rollout, rollout.changed(0, response="\x1b]0;title\x07"))
-    assert found.isprintable()
+    [difference] = differences(rollout, rollout.changed(0, response="\x1b]0;title\x07"))
+    assert difference.isprintable()

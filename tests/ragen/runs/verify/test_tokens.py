@@ -69,21 +69,21 @@ def test_a_wrong_segment_is_found(tables, fault, monkeypatch):
         return [replace(first, segments=(FAULTS[fault](first.segments[0]), *first.segments[1:])), *others]
 
     monkeypatch.setattr(starpo.ragen.runs.verify.tokens, "assemble", faulty)
-    [found] = token_differences(*tables)
+    [difference] = token_differences(*tables)
     segment = assemble(*tables)[0].segments[0]
     first = np.flatnonzero(segment.behaviour_logprobs)[0]
     place = {"token_ids": len(segment.token_ids) - 1, "response_mask": 0, "behaviour_logprobs": first}[fault]
-    assert found.endswith(f": {fault} differs at token {place}")
-    assert found.startswith("trajectory 'g")
+    assert difference.endswith(f": {fault} differs at token {place}")
+    assert difference.startswith("trajectory 'g")
 
 
 def test_missing_and_reordered_trajectories_are_found(tables, monkeypatch):
     monkeypatch.setattr(starpo.ragen.runs.verify.tokens, "assemble", lambda *arguments: assemble(*arguments)[1:])
-    [found] = token_differences(*tables)
-    assert "other trajectories" in found
+    [difference] = token_differences(*tables)
+    assert "other trajectories" in difference
     monkeypatch.setattr(starpo.ragen.runs.verify.tokens, "assemble", lambda *arguments: assemble(*arguments)[::-1])
-    [found] = token_differences(*tables)
-    assert "their order" in found
+    [difference] = token_differences(*tables)
+    assert "their order" in difference
 
 
 def test_samples_of_other_lengths_are_found(tables):

@@ -43,9 +43,9 @@ def test_missing_answers_give_not_shown(tmp_path: Path) -> None:
     visit = Visit(0, work.name, "reward", work.keys, work)
     for store, verdict in zip(stores, (Verdict.SAME, Verdict.NOT_SHOWN), strict=True):
         with Scratch(store) as scratch, ModelPlacement(is_here=True) as placement:
-            (found,) = Verifier(store, scratch, preset("smoke"), placement).verify(visit)
-        assert found.verdict is verdict, found
-    assert "answers are not copied with a run" in found.detail
+            (result,) = Verifier(store, scratch, preset("smoke"), placement).verify(visit)
+        assert result.verdict is verdict, result
+    assert "answers are not copied with a run" in result.detail
     assert not answer.exists()
 
 
@@ -70,8 +70,8 @@ def verified(store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_derived_adapter_checkpoint_uses_base_weights(adapted_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = verified(adapted_store, Adapted(), monkeypatch)["turns"]
-    assert found.verdict is Verdict.SAME, found
+    result = verified(adapted_store, Adapted(), monkeypatch)["turns"]
+    assert result.verdict is Verdict.SAME, result
 
 
 def retold(turns: pa.Table) -> pa.Table:
@@ -99,8 +99,8 @@ def recomputed(
     monkeypatch.setattr(Device, "here", lambda: here)
     with Scratch(store) as scratch, ModelPlacement(is_here=True) as placement:
         visit = Visit(0, work.name, "rollout", work.keys, replace(work, do=other))
-        found = Verifier(store, scratch, preset("smoke"), placement).verify(visit)
-    return next(finding for finding in found if finding.check == "turns"), is_computed
+        results = Verifier(store, scratch, preset("smoke"), placement).verify(visit)
+    return next(finding for finding in results if finding.check == "turns"), is_computed
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def test_recomputing_torch_output_needs_same_device(
     tmp_path: Path, there: Device, here: Device, is_same: bool, verdict: Verdict, detail: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    found, is_computed = recomputed(Store(str(tmp_path)), there, here, is_same, monkeypatch)
-    assert found.verdict is verdict, found
-    assert found.detail.startswith(detail)
-    assert ("observation" in found.detail) == (is_computed and not is_same)
+    result, is_computed = recomputed(Store(str(tmp_path)), there, here, is_same, monkeypatch)
+    assert result.verdict is verdict, result
+    assert result.detail.startswith(detail)
+    assert ("observation" in result.detail) == (is_computed and not is_same)
     assert is_computed == (there.name == here.name)
 
 
@@ -153,9 +153,9 @@ def test_underivable_checkpoint_gives_not_shown(
     adapted_store: Store, learner: type[Adapted], here: Device, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Device, "here", lambda: here)
-    found = verified(adapted_store, learner(), monkeypatch)
+    results = verified(adapted_store, learner(), monkeypatch)
     for check in ("turns", "texts"):
-        assert found[check].verdict is Verdict.NOT_SHOWN, found[check]
-        assert reason in found[check].detail
-        assert "Nothing was written" not in found[check].detail
-        assert "--output" not in found[check].detail
+        assert results[check].verdict is Verdict.NOT_SHOWN, results[check]
+        assert reason in results[check].detail
+        assert "Nothing was written" not in results[check].detail
+        assert "--output" not in results[check].detail

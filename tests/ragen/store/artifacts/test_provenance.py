@@ -32,14 +32,14 @@ def test_clean_tree_is_its_commit(root: Path) -> None:
 
 @pytest.mark.parametrize("name", ["loss.py", "added.py", "envs/added.py"])
 def test_modified_tree_is_identified_by_content(root: Path, name: str) -> None:
-    file, found = root / "ragen" / name, []
+    file, revisions = root / "ragen" / name, []
     file.parent.mkdir(exist_ok=True)
     for content in (b"a = 2\n", b"a = 3\n", b"a = '\xe9'\n"):
         file.write_bytes(content)
-        found.append(provenance.revision_of(root) or "")
+        revisions.append(provenance.revision_of(root) or "")
     commit = git(root, "rev-parse", "HEAD")
-    assert [revision.rpartition("-")[0] for revision in found] == [f"{commit}-modified"] * 3
-    assert len(set(found)) == 3
+    assert [revision.rpartition("-")[0] for revision in revisions] == [f"{commit}-modified"] * 3
+    assert len(set(revisions)) == 3
 
 
 @pytest.mark.parametrize("command", ["diff", "ls-files"])

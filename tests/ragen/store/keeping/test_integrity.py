@@ -27,12 +27,12 @@ def data_file(store: Store, kind: str, key: str) -> str:
 
 def test_a_sound_store(store: Store, make_run: MakeRun) -> None:
     made = make_run(store, "a")
-    seen: list[tuple[int, int]] = []
-    found = verify_store(open_location(store.url), lambda done, total: seen.append((done, total)))
-    assert found.damages == []
-    assert found.num_artifacts == len(made) == len(seen)
-    assert seen[-1] == (found.size_bytes, found.size_bytes)
-    assert seen == sorted(seen)
+    reports: list[tuple[int, int]] = []
+    result = verify_store(open_location(store.url), lambda done, total: reports.append((done, total)))
+    assert result.damages == []
+    assert result.num_artifacts == len(made) == len(reports)
+    assert reports[-1] == (result.size_bytes, result.size_bytes)
+    assert reports == sorted(reports)
 
 
 @pytest.mark.ci
@@ -56,9 +56,9 @@ def test_missing_and_truncated_files(store: Store, make_run: MakeRun) -> None:
     location.delete([data_file(store, *turns)])
     path = data_file(store, *rewards)
     location.replace(path, location.read(path)[:-3])
-    found = {damage.place: damage.what for damage in damages(store)}
-    assert found["/".join(turns)] == "the file part-00000.parquet is missing"
-    assert "bytes, " in found["/".join(rewards)]
+    faults = {damage.place: damage.what for damage in damages(store)}
+    assert faults["/".join(turns)] == "the file part-00000.parquet is missing"
+    assert "bytes, " in faults["/".join(rewards)]
 
 
 def test_edited_unneeded_manifest_is_damage(store: Store, make_run: MakeRun) -> None:

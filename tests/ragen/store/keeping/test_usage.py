@@ -23,14 +23,14 @@ def test_usage_by_kind_sums_to_disk(local: Store, make_run: MakeRun, tmp_path: P
     open_location(local.url).replace("quarantine/turns-x-0/reason.txt", b"reason")
     open_location(local.url).replace("ablations/x/result.json", b"{}")
     local.answers.put({"prompt": "Is it?"}, "YES")
-    found = usage(local)
-    assert found.size_bytes == sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
-    numbers = {kind.kind: kind.number for kind in found.kinds}
+    total = usage(local)
+    assert total.size_bytes == sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    numbers = {kind.kind: kind.number for kind in total.kinds}
     assert numbers == {
         "checkpoint": 3, "turns": 2, "rewards": 2, "selection": 2, "samples": 2, "metrics": 2, "records": 5,
         "answers": 1, "unfinished": 1, "temporary": 1, "quarantine": 1,
     }  # fmt: skip
-    assert [kind.size_bytes for kind in found.kinds] == sorted((k.size_bytes for k in found.kinds), reverse=True)
+    assert [kind.size_bytes for kind in total.kinds] == sorted((k.size_bytes for k in total.kinds), reverse=True)
 
 
 def test_usage_of_runs_counts_shared_bytes(store: Store, make_run: MakeRun) -> None:
@@ -55,11 +55,11 @@ def test_what_no_run_needs_is_shown(store: Store, make_run: MakeRun) -> None:
     assert {kind.unreached_number for kind in alone.kinds} == {0}
     make_run(store, "b", 1, keep=0.25)
     open_location(store.url).delete(["runs/b/run.json", "runs/b/state.json", "runs/b/iterations/00000.json"])
-    found = {kind.kind: kind for kind in usage(store).kinds}
-    assert {name: kind.unreached_number for name, kind in found.items() if kind.unreached_number} == {
+    kinds = {kind.kind: kind for kind in usage(store).kinds}
+    assert {name: kind.unreached_number for name, kind in kinds.items() if kind.unreached_number} == {
         "checkpoint": 1, "metrics": 1, "samples": 1, "selection": 1,
     }  # fmt: skip
-    assert found["checkpoint"].unreached_bytes > 0
+    assert kinds["checkpoint"].unreached_bytes > 0
 
 
 @pytest.mark.ci

@@ -46,8 +46,8 @@ def test_damage_shows(local: Store, change: tuple[str, str]) -> None:
 
 
 def test_many_at_once_leave_one_answer(local: Store) -> None:
-    def heard(said: int) -> str | None:
-        local.answers.put(QUESTION, str(said))
+    def heard(number: int) -> str | None:
+        local.answers.put(QUESTION, str(number))
         return local.answers.get(QUESTION)
 
     with ThreadPoolExecutor(8) as threads:

@@ -106,12 +106,12 @@ def test_concurrent_processes_one_holds(local: Store) -> None:
         assert {hear(contender) for contender in contenders} == {"ready\n"}
         for contender in contenders:
             tell(contender)
-        said = sorted(map(hear, contenders))
+        responses = sorted(map(hear, contenders))
     finally:
         for contender in contenders:
             contender.communicate(timeout=30)
-    assert said[0] == "held\n"
-    for refusal in said[1:]:
+    assert responses[0] == "held\n"
+    for refusal in responses[1:]:
         assert refusal.startswith("refused: process ")
         assert "give this run another name" in refusal
     assert lease_files(local) == []

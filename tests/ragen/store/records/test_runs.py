@@ -68,10 +68,10 @@ def test_concurrent_create_with_other_settings_fails(store: Store, monkeypatch: 
     find = Runs.find
 
     def find_and_be_overtaken(runs: Runs, run: str) -> RunRecord | None:
-        found = find(runs, run)
+        record = find(runs, run)
         monkeypatch.setattr(Runs, "find", find)
         runs.create(run, flow="starpo", preset=None, config=CONFIG)
-        return found
+        return record
 
     monkeypatch.setattr(Runs, "find", find_and_be_overtaken)
     with pytest.raises(StoreError, match="seed: was 1, is 2"):
@@ -121,9 +121,9 @@ def test_stages_by_iteration(store: Store) -> None:
     store.runs.record_stage("r", 2, "rollout", {"turns": "t2"})
     store.runs.record_stage("r", 2, "update", {"checkpoint": "c", "metrics": "m"})
     store.runs.record_stage("r", 2, "update", {"checkpoint": "c", "metrics": "m"})
-    found = store.runs.iterations("r")
-    assert list(found) == [2, 10]
-    assert found[2] == {"rollout": {"turns": "t2"}, "update": {"checkpoint": "c", "metrics": "m"}}
+    iterations = store.runs.iterations("r")
+    assert list(iterations) == [2, 10]
+    assert iterations[2] == {"rollout": {"turns": "t2"}, "update": {"checkpoint": "c", "metrics": "m"}}
 
 
 def test_concurrent_stages_are_all_recorded(store: Store) -> None:

@@ -74,10 +74,10 @@ def test_changed_record_names_both_digests(local: Store, name: str, old: str, ne
     completed(local)
     written = hashlib.sha256(file(local, name).read_bytes()).hexdigest()
     edit(local, name, old, new)
-    found = hashlib.sha256(file(local, name).read_bytes()).hexdigest()
+    actual = hashlib.sha256(file(local, name).read_bytes()).hexdigest()
     broken = local.runs.seals("r").broken
     assert list(broken) == [name]
-    assert found in broken[name]
+    assert actual in broken[name]
     assert written in broken[name]
     with pytest.raises(ArtifactDamagedError, match="start the run again with the same settings"):
         local.runs.check_sealed("r")

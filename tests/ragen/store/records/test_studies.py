@@ -51,9 +51,9 @@ def test_garbage_keeps_named_cells_and_inputs(swept: tuple[Store, str, str]) -> 
 
 
 def test_usage_lists_sweep_beside_runs(swept: tuple[Store, str, str]) -> None:
-    found = {usage.run: usage for usage in measure(open_location(swept[0].url)).runs}
-    assert set(found) == {"mine", "sweeps/nightly"}
-    assert found["sweeps/nightly"].num_faults == 0
+    usages = {usage.run: usage for usage in measure(open_location(swept[0].url)).runs}
+    assert set(usages) == {"mine", "sweeps/nightly"}
+    assert usages["sweeps/nightly"].num_faults == 0
 
 
 def test_missing_cell_is_a_fault(swept: tuple[Store, str, str]) -> None:
