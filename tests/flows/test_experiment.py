@@ -152,3 +152,45 @@ def test_existing_file_is_not_overwritten(model: Path, tmp_path: Path) -> None:
 def test_an_unknown_environment_is_one_message(model: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'Bandid' is not an environment \(did you mean 'Bandit'"):
         experiment(str(model), "Bandid", tmp_path / "mine.toml")
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    path = tmp_path / "sums.jsonl"
+    path.write_text("".join(json.dumps({"problem": f"{n} + 1 = ?", "target": n + 1}) + "\n" for n in range(40)))
+    return path
+
+
+def test_questions_without_model_train_tiny_policy(questions: Path, tmp_path: Path) -> None:
+    file = tmp_path / "sums.toml"
+    experiment(questions=str(questions), output=file)
+    settings = tomllib.loads(file.read_text())
+    assert settings["extends"] == ["tiny"]
+    assert settings["environment"]["columns"] == {"question": "problem", "answer": "target"}
+    assert settings["environment"]["scoring"] == "number"
+    assert settings["evaluation"]["num_prompts"] == 10, "a quarter of the 40 questions is held out"
+    assert obstacles(experiments._load(file.read_text())) == []
+
+
+def test_questions_with_model_are_fine_tuned(model: Path, questions: Path, tmp_path: Path) -> None:
+    file, test = tmp_path / "sums.toml", tmp_path / "test.jsonl"
+    test.write_text('{"problem": "90 + 1 = ?", "target": 91}\n')
+    experiment(str(model), questions=str(questions), test=str(test), output=file)
+    settings = tomllib.loads(file.read_text())
+    assert settings["policy"]["fine_tuning"]["demonstration_skill"] == 1.0
+    assert settings["evaluation"]["num_prompts"] == 1
+    assert obstacles(experiments._load(file.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "Name one: --environment NAME, or --questions FILE"),
+        ({"environment": "Bandit"}, "--environment needs --model"),
+        ({"model": "m", "environment": "Bandit", "test": "t"}, "--test goes with --questions alone"),
+        ({"questions": "absent.jsonl"}, r"absent\.jsonl cannot be read"),
+    ],
+)
+def test_questions_and_environment_exclude_each_other(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        experiment(**options)
