@@ -9,6 +9,7 @@ sandbox: the program has the rights of this user, its files and its network. See
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -179,12 +180,11 @@ class RunningProgram:
         self._look_at = 0.0
         self._give_up_at = self._latest_end()
         self._files = contextlib.ExitStack()
-        self._scratch = tempfile.mkdtemp(prefix="ragen-program-")
-        self._marks = {key, self._scratch} - {""}
+        self._scratch = ""
+        self._marks = {key} - {""}
+        self._variables = variables
         self._spec = {
             "command": words,
-            "environment": {**environment_of(settings, self._scratch), **variables},
-            "scratch": self._scratch,
             "time_limit_s": settings.time_limit_s,
             "max_output_bytes": settings.max_output_bytes,
             "kept_bytes": KEPT_BYTES,
@@ -193,7 +193,6 @@ class RunningProgram:
             self._start()
         except BaseException:
             self._files.close()
-            remove_tree(self._scratch)
             raise
 
     def poll(self) -> Ended | None:
@@ -248,10 +247,14 @@ class RunningProgram:
             EnvironmentFault, OSError: If that is not possible.
         """
         self._files.close()
+        self._scratch = str(Path(tempfile.gettempdir(), f"ragen-program-{secrets.token_hex(8)}").absolute())
+        self._marks.add(self._scratch)
+        environment = {**environment_of(self._settings, self._scratch), **self._variables}
+        spec = {**self._spec, "environment": environment, "scratch": self._scratch}
         self._report = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (closed with the others)
         self._control, theirs = socket.socketpair()
         self._files.enter_context(self._control)
-        self._report.write(json.dumps(self._spec).encode())
+        self._report.write(json.dumps(spec).encode())
         self._report.seek(0)
         self._warden = 0
         self._num_starts += 1

@@ -84,6 +84,7 @@ def _serve(files: list[int], become: Become) -> None:
         file.seek(0)
         file.truncate()
         try:
+            os.mkdir(spec["scratch"], 0o700)  # noqa: PTH102 (here, so that no folder is without a warden)
             outcome = _watch(spec, report, task, become)
         except OSError as failure:
             outcome = {"status": "died", "code": _CANNOT_START, "output": "", "errors": f"cannot be started: {failure}"}
@@ -181,8 +182,8 @@ def _watch(spec: dict[str, Any], report: int, task: int, become: Become) -> dict
     """Run the program to its end, or end it.
 
     Args:
-        spec: `command`, `environment`, `scratch` (its working folder), `time_limit_s`, `max_output_bytes`,
-            `kept_bytes` (the end of each stream to report).
+        spec: `command`, `environment`, `scratch` (its working folder, which exists), `time_limit_s`,
+            `max_output_bytes`, `kept_bytes` (the end of each stream to report).
         report: A file that the program does not inherit.
         task: Its standard input.
         become: Starts it in a child.
