@@ -131,12 +131,12 @@ def experiment(
     path = output or Path(_file_name(environment or Path(questions or "").stem, model or "tiny"))
     _expect_new(path)
     if questions is not None:
-        made = plan_questions(questions, test, model, str(path))
+        plan = plan_questions(questions, test, model, str(path))
     else:
-        made = plan_experiment(str(model), str(environment), str(path))
-    write_page(path, made.text, _ELSEWHERE)
+        plan = plan_experiment(str(model), str(environment), str(path))
+    write_page(path, plan.text, _ELSEWHERE)
     write(f"wrote {path}")
-    for note in made.notes:
+    for note in plan.notes:
         write(f"note: {note}")
     write(f"next: starpo validate {path} --play 16; starpo train {path}")
 
