@@ -1,6 +1,6 @@
 """Ablations as a flow: every cell and seed of a grid is a sub-flow `starpo`; stored results are not recomputed.
 
-    grid -> plan_ablation (which runs are finished) -> starpo, one process per run -> flows.study.finish
+    grid -> plan_ablation (which runs are finished) -> starpo, one process per run -> ragen.studies.finish
 
 With one process per run, a killed run does not affect the others, and each frees its memory. With STARPO_POOL = ray,
 runs are tasks on the cluster instead (`flows.runners`).
@@ -25,13 +25,14 @@ from starpo.flows.flow_run import subflow_ended
 from starpo.flows.runners import cell_runner, stop_with_parent
 from starpo.flows.stage_task import stage_task
 from starpo.flows.starpo import starpo
-from starpo.flows.study import ended, finish
+from starpo.flows.study import ended
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
+from starpo.ragen.studies.finish import finish
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 from starpo.tasks.first_checkpoint.stages import EMBEDDED
@@ -75,7 +76,7 @@ def ablation(
     if concurrency > 1 or is_on_ray:
         _share_first_checkpoints(opened, missing, plans)
     endings = _run_on_ray(opened, missing) if is_on_ray else _run_in_processes(opened, missing, max(1, concurrency))
-    return finish(studies, plan, opened, len(missing), endings)
+    return finish(studies, plan, opened, len(missing), endings, get_run_logger())
 
 
 def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[str, RunPlan]) -> None:

@@ -1,6 +1,6 @@
 """Evaluation sweeps as a flow: one task per cell; stored cells are not played again.
 
-    sweep -> plan_sweep (which cells are missing) -> evaluate, one task per cell -> flows.study.finish
+    sweep -> plan_sweep (which cells are missing) -> evaluate, one task per cell -> ragen.studies.finish
 
 Cells are tasks with the tag `gpu`, so `prefect concurrency-limit create gpu N` limits how many run across all sweeps.
 """
@@ -13,11 +13,12 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from starpo.flows.runners import cell_runner
 from starpo.flows.stage_task import stage_task
-from starpo.flows.study import ended, finish
+from starpo.flows.study import ended
 from starpo.flows.sweep_plan import SweepPlan, plan_sweep
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
+from starpo.ragen.studies.finish import finish
 from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep import Sweep
 
@@ -48,7 +49,8 @@ def eval_sweep(sweep: Sweep, store: str | None = None, concurrency: int = 1) -> 
     studies.begin(sweep)
     for run, what in plan.waiting.items():
         get_run_logger().info("run %s does not have %s yet; a later sweep will find it", run, what)
-    return finish(studies, plan, opened, len(plan.missing), _ended(opened, plan, studies, max(1, concurrency)))
+    endings = _ended(opened, plan, studies, max(1, concurrency))
+    return finish(studies, plan, opened, len(plan.missing), endings, get_run_logger())
 
 
 def _ended(store: Store, plan: SweepPlan, studies: Sweeps, concurrency: int) -> Iterator[tuple[str, str | None]]:

@@ -88,7 +88,7 @@ class SweepPlan:
             label = planned.label
             if label not in errors:
                 try:
-                    outcomes[label] = read_outcome(store, planned.work.key, planned.cell.environment)
+                    outcomes[label] = read_outcome(store, planned.work.key, planned.cell.panel)
                 except StoreError as error:
                     unread[label] = f"its measurements cannot be read: {error}"
         cells, keys = [planned.cell for planned in self.cells], [planned.work.key for planned in self.cells]
@@ -99,11 +99,11 @@ def plan_sweep(store: Store, sweep: Sweep) -> SweepPlan:
     """Check a sweep, and look up which of its cells are stored. Nothing is written.
 
     Raises:
-        ConfigError: If the sweep is invalid, or names no run.
+        ConfigError: If the sweep is invalid, or names nobody.
         StoreError: If it names a run that does not exist.
     """
-    if not sweep.runs:
-        raise ConfigError(f"sweep {sweep.name} names no run; `starpo runs` lists them")
+    if not (sweep.runs or sweep.subjects):
+        raise ConfigError(f"evaluation {sweep.name} names no run; `starpo runs` lists them")
     expansion = expand(sweep, store)
     return SweepPlan(sweep, [_planned(store, cell) for cell in expansion.cells], expansion.waiting)
 
@@ -111,6 +111,6 @@ def plan_sweep(store: Store, sweep: Sweep) -> SweepPlan:
 def _planned(store: Store, cell: SweepCell) -> PlannedCell:
     settings = cell.settings, cell.agent, cell.rollout, cell.evaluation
     work = evaluate(
-        cell.iteration, cell.environment, *settings, cell.checkpoint, lineage=store.url, seed=cell.seed
+        cell.iteration, cell.panel, *settings, cell.checkpoint, lineage=store.url, seed=cell.seed
     )  # fmt: skip
     return PlannedCell(cell, work, work.is_stored(store))

@@ -5,7 +5,7 @@ configuration -> obstacles -> nothing, or sentences that state what is missing a
 
 from importlib.util import find_spec
 
-from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.agents.evaluation.panel import panel_of
 from starpo.ragen.agents.policy.tokenizer import demonstrator
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.agent import AgentConfig
@@ -221,7 +221,7 @@ def _environment_faults(place: str, settings: EnvironmentSettings, config: StarP
                     f"{place}: '{part.type}' is acted in by tool calls, and agent.should_prefill_think without "
                     "agent.should_think would open an <answer>: set one of them otherwise"
                 ]
-        panel = make_panel(settings, evaluation.num_prompts, evaluation.panel_seed)
+        panel = panel_of(settings, evaluation)
         for tag in settings.tagged() if place == "environment" else ():
             fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests, tag=tag)
     except StarPOError as error:

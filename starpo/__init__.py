@@ -2,8 +2,8 @@
 
 flows, tasks, ragen, schemas   the folders at the repository's root, by links; a wheel holds them as they are
 
-For scripts and notebooks (docs/python.md): `train`, `play`, `open_run`, `runs`, `sql`, `Run`, and `StarPOError`, the
-base of every error that a user can cause. Each is imported when it is first used.
+For scripts and notebooks (docs/python.md): `train`, `evaluate`, `play`, `open_run`, `runs`, `sql`, `Run`, and
+`StarPOError`, the base of every error that a user can cause. Each is imported when it is first used.
 """
 
 import os
@@ -34,17 +34,19 @@ for _old in [name for name in os.environ if name.startswith("RAGEN_")]:  # names
         sys.stderr.write(f"note: {_old} is read as {_new}, which is its name now\n")
 
 if TYPE_CHECKING:
+    from starpo.flows.api.evaluation import evaluate
     from starpo.flows.api.opened_run import Run, open_run, runs, sql
     from starpo.flows.api.scripting import play, train
     from starpo.ragen.core.errors import StarPOError
 
-__all__ = ["Run", "StarPOError", "open_run", "play", "runs", "sql", "train"]
+__all__ = ["Run", "StarPOError", "evaluate", "open_run", "play", "runs", "sql", "train"]
 
 _PLACES = {
     "Run": "flows.api.opened_run",
     "open_run": "flows.api.opened_run",
     "runs": "flows.api.opened_run",
     "sql": "flows.api.opened_run",
+    "evaluate": "flows.api.evaluation",
     "play": "flows.api.scripting",
     "train": "flows.api.scripting",
     "StarPOError": "ragen.core.errors",

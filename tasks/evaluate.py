@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from starpo.ragen.agents.evaluation.panel import Panel, make_panel
+from starpo.ragen.agents.evaluation.panel import Panel, panel_of
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.evaluation import EvaluationConfig
@@ -56,13 +56,14 @@ def evaluate(
             are found.
         progress: Receives its progress.
     """
-    panel = make_panel(environment, evaluation.num_prompts, evaluation.panel_seed)
+    panel = panel_of(environment, evaluation)
+    drawn = {"env_seeds"} if evaluation.env_seeds is None else set()
     settings = {
         "cell": cell,
         "iteration": iteration,
         "environment": environment.model_dump(mode="json"),
         "agent": agent.model_dump(mode="json"),
-        "evaluation": evaluation.model_dump(mode="json", exclude={"every", "variants"}),
+        "evaluation": evaluation.model_dump(mode="json", exclude={"every", "variants", *drawn}),
         "rollout": rollout.model_dump(mode="json", exclude=_OF_TRAINING_ALONE),
         "panel": panel.digest,
         **({"seed": seed} if seed else {}),
@@ -92,7 +93,7 @@ def _play(
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
     from starpo.ragen.envs import make
     from starpo.ragen.learning.metrics.table import metrics_table
-    from starpo.ragen.runs.training_states import training_states
+    from starpo.ragen.runs.training_states import TrainingStates, training_states
 
     cell, iteration = work.part, work.settings["iteration"]
     groups = [(f"p{prompt:04d}", seed) for prompt, seed in enumerate(panel.env_seeds)]
@@ -125,7 +126,9 @@ def _play(
     on_shard = progress.watch(player, num_trajectories * agent.max_turns) if progress else None
     turns, usage = take_usage(play_shards(player, job, shards, on_shard))
     # Looked up after playing: by then, the run's latest artifacts are in its store.
-    trained = training_states(Store(lineage), checkpoint)
+    trained = TrainingStates(frozenset(), 0)
+    if evaluation.env_seeds is None:
+        trained = training_states(Store(lineage), checkpoint)
     episodes = fold_episodes(turns, cell, evaluation.temperature, trained.seen_states(panel))
     facts = trained.facts(panel) | {f"engine_{name}": value for name, value in usage.items()}
     values = summarise(episodes) | {f"evaluation/{cell}/{name}": value for name, value in facts.items()}

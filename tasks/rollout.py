@@ -51,11 +51,10 @@ def rollout(
     Raises:
         ConfigError: If the engine can only evaluate, or `rollout.search` is set and the environment cannot be cloned.
     """
-    if config.rollout.engine_config.is_remote:
+    if not config.rollout.engine_config.plays_checkpoint:
         raise ConfigError(
-            f"rollout.engine = '{config.rollout.engine}' cannot be trained on: its responses have no log-probs of the "
-            "policy that sampled them, and its model is the server's, not the checkpoint. It can be evaluated: starpo "
-            "evaluate (docs/vllm.md)"
+            f"rollout.engine = '{config.rollout.engine}' cannot be trained on: its responses have no log-probs, and "
+            "the checkpoint does not play. It can be evaluated: starpo evaluate (docs/evaluate.md)"
         )
     search = config.rollout.search
     if search is not None and "clones" in needs(SEARCHES, search.type):

@@ -19,7 +19,7 @@ from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
-from starpo.ragen.store.keeping.checkpoints import RunCheckpoint, survey
+from starpo.ragen.store.keeping.checkpoints import RunCheckpoint, checkpoint_keys, survey
 from starpo.ragen.store.keeping.recipe import Recipe, find_recipe, iteration_of
 from starpo.schemas.manifest import MANIFEST_NAME
 
@@ -137,3 +137,18 @@ def _copy(folder: Path, output: Path) -> None:
     for name in [path.relative_to(folder).as_posix() for path in files]:
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / name, output / name)
+
+
+def find_checkpoint(store: Store, run: str, iteration: int | None) -> tuple[int, str]:
+    """Return number and key of one of a run's checkpoints: the one after this many iterations, or the last one.
+
+    Raises:
+        ConfigError: If the run has no such checkpoint.
+    """
+    checkpoints = checkpoint_keys(store.runs.iterations(run))
+    if not checkpoints:
+        raise ConfigError(f"run {run} has no checkpoint yet")
+    number = max(checkpoints) if iteration is None else iteration
+    if number not in checkpoints:
+        raise ConfigError(f"run {run} has no checkpoint {number}; it has {min(checkpoints)} to {max(checkpoints)}")
+    return number, checkpoints[number]

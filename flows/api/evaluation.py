@@ -1,89 +1,217 @@
-"""Evaluation of one of a run's checkpoints, in this process: the stage `evaluate` on each of the run's panels.
+"""Evaluation of whatever answers, and the comparison of all of it on the same initial states.
 
-run, checkpoint, changed settings -> stage per panel -> Evaluation
+subjects, on -> read_evaluation -> Asked -> carry_out: runs of no iteration, missing cells of a sweep -> SweepResult
 """
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os import fspath
 from typing import Any
 
-from starpo.ragen.config.load import apply_overrides, recorded_config
-from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import ENGINES
-from starpo.ragen.runs.metrics import stored_metrics
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
+
+from starpo.flows.api.opened_run import NO_OVERRIDES
+from starpo.flows.api.subjects import SubjectRun, plan_subjects
+from starpo.flows.console.start import train_config
+from starpo.flows.console.stores import Address, open_store
+from starpo.flows.console.terminal import Console, description_column, say
+from starpo.flows.sweep_plan import SweepPlan, plan_sweep
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
-from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
-from starpo.tasks.evaluate import evaluate
+from starpo.ragen.studies.finish import finish
+from starpo.ragen.studies.leaderboard import SweepResult
+from starpo.ragen.studies.studies import Sweeps
+from starpo.ragen.studies.sweep import Sweep
 
-_CHANGEABLE = ("rollout.engine", *(f"rollout.{engine}" for engine in ENGINES), "evaluation.")
+
+def evaluate(
+    subjects: str | Sequence[str],
+    on: str | Sequence[str] = (),
+    overrides: Mapping[str, Any] = NO_OVERRIDES,
+    *,
+    iterations: str | Sequence[int] = "last",
+    temperatures: Sequence[float] = (),
+    seeds: Sequence[int] = (0,),
+    num_prompts: int | None = None,
+    samples_per_prompt: int | None = None,
+    name: str | None = None,
+    store: Address | None = None,
+    server: bool = False,
+    quiet: bool = False,
+) -> SweepResult:
+    """Evaluate subjects on the same initial states; what is stored is not played again.
+
+    Args:
+        subjects: Runs (`RUN`, `RUN:40`), models as policy.name_or_path, `MODEL@http://SERVER/v1`, 'random', 'solver'.
+        on: Presets, TOML files of settings, environments, files of questions, panels of a run (`RUN`), initial states
+            of a rollout (`RUN:58`). Empty: the panels that the runs among the subjects have in common.
+        overrides: Dotted path -> value: of runs, settings of the engine or of `evaluation`; of others, any setting.
+        iterations: Checkpoints of runs: 'last', 'all', 'ends', 'every:10', or their numbers.
+        temperatures: Sampling temperatures. Empty: as the settings say.
+        seeds: Seed n plays every initial state with the n-th batch of members.
+        num_prompts: Initial states of a panel. None: as the settings say.
+        samples_per_prompt: Episodes of an initial state and a seed. None: as the settings say.
+        name: Name of the result. None to derive it from the subjects and the settings.
+        store: Address of the store: a folder or an fsspec URL. None for the configured one (STARPO_STORE).
+        server: Evaluate on the local Prefect server, which is started if necessary; False: in this process.
+        quiet: Print nothing.
+
+    Returns:
+        The result, which is stored under its name.
+
+    Raises:
+        StarPOError: If there is no such subject or environment, panels cannot be compared, or an evaluation fails.
+    """
+    opened, console = open_store(store), Console(quiet=quiet)
+    given = {
+        "iterations": iterations if isinstance(iterations, str) else list(iterations),
+        "temperatures": list(temperatures),
+        "seeds": list(seeds),
+        "num_prompts": num_prompts,
+        "samples_per_prompt": samples_per_prompt,
+    }
+    texts, places = ([value] if isinstance(value, str) else list(value) for value in (subjects, on))
+    asked = read_evaluation(opened, texts, places, overrides, given, name)
+    address = None if store is None else fspath(store)
+    return carry_out(opened, asked, console, address=address, is_local=not server)
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Result of evaluating a checkpoint.
+class Asked:
+    """An evaluation as it was asked for.
 
     Attributes:
-        number: The checkpoint: iterations before it.
-        config: The settings that it was evaluated with.
-        metrics: Name -> value, of all panels.
+        sweep: Its specification.
+        runs: Subject that is no run -> its runs of no iteration.
     """
 
-    number: int
-    config: StarPOConfig
-    metrics: dict[str, float]
+    sweep: Sweep
+    runs: dict[str, list[SubjectRun]]
 
 
-def evaluate_checkpoint(
+def read_evaluation(
     store: Store,
-    run: str,
-    iteration: int | None,
+    subjects: Sequence[str],
+    on: Sequence[str],
     overrides: Mapping[str, Any],
-    tell: Callable[[str], None] = lambda text: None,
-) -> Evaluation:
-    """Evaluate a checkpoint of a run, or the model of a server (rollout.engine = 'openai').
+    given: Mapping[str, Any],
+    name: str | None = None,
+) -> Asked:
+    """Read who is evaluated on what (`plan_subjects`). Nothing is written.
 
     Args:
-        store: Where the run is stored, and its evaluation will be; what is already stored is not played again.
-        run: The run's name.
-        iteration: The checkpoint after this many iterations. None for the last one.
-        overrides: Dotted path -> value, of the engine or of `evaluation`.
-        tell: Called with what is evaluated next, in words.
+        store: Where the runs are.
+        subjects: As for `evaluate`.
+        on: As for `evaluate`.
+        overrides: As for `evaluate`.
+        given: Further settings of `Sweep`; those that are None are left out.
+        name: Name of the result. None to derive it from the others.
 
     Raises:
-        StoreError: If there is no such run.
-        ConfigError: If it has no such checkpoint, or another setting is to change.
+        StarPOError: As for `evaluate`.
     """
-    strangers = [path for path in overrides if not path.startswith(_CHANGEABLE)]
-    if strangers:
-        raise ConfigError(
-            f"override {strangers[0]}: `starpo evaluate` uses the settings of the checkpoint's run, except for the "
-            "engine (rollout.engine, and the table of its name) and evaluation.*, which can be changed"
-        )
-    recorded = recorded_config(run, store.runs.get(run).config, "Evaluate runs of this release")
-    config = apply_overrides(recorded, overrides, f"run {run}")
-    number, checkpoint = find_checkpoint(store, run, iteration)
-    metrics: dict[str, float] = {}
-    with ModelPlacement() as placement:
-        for cell, environment in config.panels.items():
-            tell(f"checkpoint {number} on {cell}")
-            settings = environment, config.agent, config.rollout, config.evaluation
-            keys = evaluate(number, cell, *settings, checkpoint, lineage=store.url).carry_out(store, placement)
-            metrics |= stored_metrics(store, keys["metrics"])
-    return Evaluation(number, config, metrics)
+    given = {setting: value for setting, value in given.items() if value is not None}
+    sizes: dict[str, int] = {
+        setting: given[setting] for setting in ("num_prompts", "samples_per_prompt") if setting in given
+    }
+    planned = plan_subjects(store, subjects, on, overrides, sizes)
+    values = {
+        "runs": planned.runs,
+        "subjects": {subject: {run.name: run.panel for run in runs} for subject, runs in planned.subjects.items()},
+        "environments": planned.environments,
+        "panels": {panel: spec.model_dump(mode="json") for panel, spec in planned.panels.items()},
+        "overrides": dict(overrides) if planned.runs else {},
+        **given,
+    }
+    values = {setting: value for setting, value in values.items() if value not in ({}, [])}
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    names = [run.replace(":", "-") for run in planned.runs]
+    names += [run.name for runs in planned.subjects.values() for run in runs]
+    label = names[0][:110] if len(names) == 1 else "evaluation"
+    sweep = Sweep.make({"name": name or f"{label}-{digest}", **values}, "starpo evaluate")
+    return Asked(sweep, planned.subjects)
 
 
-def find_checkpoint(store: Store, run: str, iteration: int | None) -> tuple[int, str]:
-    """Return number and key of one of a run's checkpoints: the one after this many iterations, or the last one.
+def carry_out(
+    store: Store,
+    asked: Asked,
+    console: Console,
+    *,
+    address: str | None = None,
+    is_local: bool = True,
+    concurrency: int = 1,
+) -> SweepResult:
+    """Play what is missing of an evaluation, and store and return its result.
+
+    Args:
+        store: The store.
+        asked: What is evaluated.
+        console: Console for the progress.
+        address: Address of the store, for a server. None for the configured one.
+        is_local: Evaluate in this process. Otherwise on the local Prefect server, which is started if necessary.
+        concurrency: Cells at a time, on the server.
 
     Raises:
-        ConfigError: If the run has no such checkpoint.
+        StarPOError: If a run of no iteration, or a cell, fails; the result of the other cells is stored.
     """
-    checkpoints = checkpoint_keys(store.runs.iterations(run))
-    if not checkpoints:
-        raise ConfigError(f"run {run} has no checkpoint yet")
-    number = max(checkpoints) if iteration is None else iteration
-    if number not in checkpoints:
-        raise ConfigError(f"run {run} has no checkpoint {number}; it has {min(checkpoints)} to {max(checkpoints)}")
-    return number, checkpoints[number]
+    for subject, runs in asked.runs.items():
+        for run in runs:
+            state = store.runs.state(run.name)
+            if state is None or state.status != "completed":
+                say(console, f"{subject}: run {run.name}")
+                train_config(store, run.name, "evaluate", run.config, console, is_local=is_local, address=address)
+    plan, studies = plan_sweep(store, asked.sweep), Sweeps(store.url)
+    if is_local or not plan.missing:
+        studies.begin(plan.sweep)
+        endings = _endings(store, plan, studies, console)
+        finish(studies, plan, store, len(plan.missing), endings, logging.getLogger("starpo.run"))
+    else:
+        _follow_server(studies, plan, console, address, concurrency)
+    return studies.get(plan.name)
+
+
+def _follow_server(studies: Sweeps, plan: SweepPlan, console: Console, address: str | None, concurrency: int) -> None:
+    from starpo.flows.console.studies import follow_study
+
+    def look() -> tuple[Mapping[str, str], str]:
+        stored = {planned.label for planned in plan.cells if planned.is_stored}
+        return dict.fromkeys([*stored, *studies.measured(plan.name)], "is measured"), f"evaluation {plan.name}"
+
+    parameters = {
+        "sweep": plan.sweep.model_dump(mode="json", exclude_defaults=True),
+        "store": address,
+        "concurrency": concurrency if concurrency > 1 else None,
+    }
+    follow_study(studies, plan, plan.sweep, "eval-sweep/custom", parameters, look, console)
+
+
+def _endings(store: Store, plan: SweepPlan, studies: Sweeps, console: Console) -> Iterator[tuple[str, str | None]]:
+    measured = {planned.label: planned.work.keys for planned in plan.cells if planned.is_stored}
+    studies.name_cells(plan.name, measured)
+    columns = (SpinnerColumn(), description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    if not plan.missing:
+        return
+    with (
+        ModelPlacement() as placement,
+        placement.learner.restored(store, plan.dropped(store)),
+        Progress(*columns, console=console, disable=not console.is_terminal) as bar,
+    ):
+        row = bar.add_task("", total=len(plan.missing))
+        for planned in plan.missing:
+            bar.update(row, description=planned.label)
+            error = None
+            try:
+                planned.work.carry_out(store, placement)
+            except StarPOError as failure:
+                error = f"{type(failure).__name__}: {without_secrets(str(failure))}"
+                say(console, f"failed: {planned.label}: {failure}")
+            else:
+                measured[planned.label] = planned.work.keys
+                studies.name_cells(plan.name, measured)
+            bar.advance(row)
+            yield planned.label, error

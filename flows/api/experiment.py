@@ -6,9 +6,11 @@ model, environment -> draft -> tokenizer, first prompts, demonstrations, memory 
 import json
 import math
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment as Templates
@@ -17,12 +19,13 @@ from starpo.flows.presets import PRESETS, names, preset
 from starpo.ragen.advice import LORA_FACTOR, usual_learning_rate
 from starpo.ragen.agents.prompting.lengths import NUM_STATES
 from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.config.load import load_config
+from starpo.ragen.config.load import apply_overrides, load_config
 from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import ContextFit, context_fits, tokenizer_and_positions
 from starpo.ragen.core.errors import ConfigError, PolicyError
 from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
+from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.envs.questions.guess import guess_settings
 from starpo.ragen.envs.variants import Variant
@@ -65,7 +68,7 @@ def plan_experiment(model: str, environment: str, file: str) -> Experiment:
             shorter than the environment's prompt.
     """
     variant = _variant(environment)
-    agent, limits_from = _limits(variant.type)
+    agent, limits_from = turn_limits(variant.type)
     return _plan(model, environment, variant, {"file": file, "agent": agent, "limits_from": limits_from})
 
 
@@ -149,13 +152,43 @@ def _plan(model: str, environment: str, variant: Variant, chosen: dict[str, Any]
     return Experiment(_render(variables), notes)
 
 
+def environment_named(name: str) -> EnvironmentSettings:
+    """Return the settings of an environment: a variant or a type, `module:attribute`, or suite/task.
+
+    Raises:
+        ConfigError: If there is no such environment.
+    """
+    return _variant(name).settings
+
+
+def recipe(overrides: Mapping[str, Any]) -> StarPOConfig:
+    """Return the settings of the recipe for pretrained models with others, by dotted path.
+
+    Raises:
+        ConfigError: If a setting is unknown or invalid.
+    """
+    return _load('extends = ["pretrained"]', overrides)
+
+
+def with_room(config: StarPOConfig) -> StarPOConfig:
+    """Return the settings with a context in which all turns fit, or one at a time where the model has fewer positions.
+
+    Raises:
+        ConfigError: If not even one turn fits.
+    """
+    whole = config.rollout.model_copy(update={"max_context_tokens": _LONGEST})
+    room = _context(config.model_copy(update={"rollout": whole}))
+    window = {"agent.context": "window"} if room["has_window"] else {}
+    return apply_overrides(config, {"rollout.max_context_tokens": room["context"], **window})
+
+
 def _variant(name: str) -> Variant:
     if name in ENVIRONMENTS and name not in SUITES:
         return Variant("its default settings", name)
     return find_variant(name)
 
 
-def _limits(kind: str) -> tuple[AgentConfig, str]:
+def turn_limits(kind: str) -> tuple[AgentConfig, str]:
     """Return the limits of turns and actions, of the environment's own preset if it has one, and their source."""
     name = kind.replace("_", "-")
     if name in names():
@@ -173,11 +206,11 @@ def _render(variables: dict[str, Any], template: str = _TEMPLATE) -> str:
     return template_environment.from_string(text).render(variables)
 
 
-def _load(text: str) -> StarPOConfig:
+def _load(text: str, overrides: Mapping[str, Any] = MappingProxyType({})) -> StarPOConfig:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "experiment.toml"
         path.write_text(text, encoding="utf-8")
-        return load_config(path, search_path=PRESETS.folders, overrides={})
+        return load_config(path, search_path=PRESETS.folders, overrides=overrides)
 
 
 def _response(draft: StarPOConfig) -> dict[str, Any]:

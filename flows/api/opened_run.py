@@ -169,8 +169,7 @@ class Run:
             ConfigError: If there is no such checkpoint.
             ArtifactMissingError: If it is not kept and cannot be derived.
         """
-        from starpo.flows.api.checkpoint_export import export_checkpoint
-        from starpo.flows.api.evaluation import find_checkpoint
+        from starpo.flows.api.checkpoint_export import export_checkpoint, find_checkpoint
 
         number, _ = find_checkpoint(self.store, self.name, iteration)
         facts = export_checkpoint(self.store, self.name, number, None if output is None else Path(output))
@@ -185,6 +184,8 @@ class Run:
     def evaluate(self, iteration: int | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES) -> dict[str, float]:
         """Evaluate a checkpoint on the run's panels, and store the result; what is stored is not played again.
 
+        `starpo.evaluate` compares several, and others than runs.
+
         Args:
             iteration: Iterations before the checkpoint. None for the last one.
             overrides: Dotted path -> value: `evaluation.temperature`, other settings of `evaluation`, or the engine.
@@ -195,9 +196,13 @@ class Run:
         Raises:
             ConfigError: If there is no such checkpoint, or another setting is to change.
         """
-        from starpo.flows.api.evaluation import evaluate_checkpoint
+        from starpo.flows.api.checkpoint_export import find_checkpoint
+        from starpo.flows.api.evaluation import evaluate
+        from starpo.ragen.runs.metrics import stored_metrics
 
-        return evaluate_checkpoint(self.store, self.name, iteration, overrides).metrics
+        number, _ = find_checkpoint(self.store, self.name, iteration)
+        result = evaluate(f"{self.name}:{number}", (), overrides, store=self.store.address, quiet=True)
+        return {name: value for key in result.cells.values() for name, value in stored_metrics(self.store, key).items()}
 
     def play(self, iteration: int | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES) -> pa.Table:
         """Play the rollout that the run would play from a checkpoint, and store it; what is stored is not played again.
@@ -212,7 +217,7 @@ class Run:
         Raises:
             ConfigError: If there is no such checkpoint, or a setting is invalid.
         """
-        from starpo.flows.api.evaluation import find_checkpoint
+        from starpo.flows.api.checkpoint_export import find_checkpoint
         from starpo.tasks.rollout import rollout
 
         config = apply_overrides(self.settings, overrides, f"run {self.name}")

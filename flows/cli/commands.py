@@ -30,7 +30,7 @@ _HERE = {
     "Before a run": ("validate", "presets", "envs", "play", "new"),
     "Look at runs": ("runs", "show", "report", "diagnose", "compare", "sql", "audit", "lineage", "objectives"),
     "Recompute": ("verify", "replay", "checkpoint"),
-    "Studies": ("evaluate",),
+    "Studies": (),
     "Stores and files": ("store",),
     "Server": ("up", "down"),
 }

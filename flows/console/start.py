@@ -126,10 +126,42 @@ def train_fork(
     if run is not None:  # a user-given name must not belong to another run
         opened.runs.create(run, flow="starpo", preset=preset, config=settings, code=code_of(fork.config))
     say(console, str(reused(opened, name, fork.config)))
+    return opened, train_config(
+        opened, name, preset, fork.config, console, is_local=is_local, address=store, written=written
+    )
+
+
+def train_config(
+    store: Store,
+    run: str,
+    preset: str,
+    config: StarPOConfig,
+    console: Console,
+    *,
+    is_local: bool,
+    address: str | None = None,
+    written: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Train with complete settings under a name. See `train_settings` for errors.
+
+    Args:
+        store: The store.
+        run: The run's name.
+        preset: Label of the settings.
+        config: The settings.
+        console: Console for the progress.
+        is_local: Train in this process.
+        address: Address of the store. None for the configured one.
+        written: As for `follow_deployment`.
+
+    Returns:
+        The run's name; after a rollback, the name of the fork that it ended as.
+    """
     if is_local:
-        return opened, train_here(opened, name, preset, fork.config, console)
-    parameters = {"config": settings, "preset": preset, "run": name} | ({"store": store} if store is not None else {})
-    return opened, _on_server("starpo/custom", parameters, opened, name, console, written)
+        return train_here(store, run, preset, config, console)
+    parameters = {"config": config.model_dump(mode="json"), "preset": preset, "run": run}
+    parameters |= {} if address is None else {"store": address}
+    return _on_server("starpo/custom", parameters, store, run, console, written)
 
 
 def _on_server(*arguments: Any) -> str:

@@ -1,7 +1,8 @@
 """Terminal output shared by ablations and sweeps: lists, progress, stored results."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from starpo.flows.console.terminal import Console, description_column, print_jso
 from starpo.flows.console.watching import watching
 from starpo.flows.outcome import Outcome
 from starpo.flows.presets import Shipped
-from starpo.flows.study import CellsFailedError, StudyPlan
 from starpo.ragen.config.explanation import near
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.studies.finish import CellsFailedError, StudyPlan
 from starpo.ragen.studies.spec import StudySpec
 from starpo.ragen.studies.studies import Studies
 
@@ -33,7 +34,7 @@ def run_study(
     studies: Kind, plan: StudyPlan, spec: StudySpec, deployment: str, parameters: Mapping[str, Any], look: Look,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Run a study on the local server, follow it and print its result.
+    """Run a study on the local server, follow it and print its result; if only cells failed, that of the others.
 
     Args:
         studies: Where its result is stored.
@@ -45,20 +46,44 @@ def run_study(
         as_json: Print only JSON; progress goes to standard error.
 
     Raises:
+        StoreError, RunFailedError, CellsFailedError: As for `follow_study`.
+    """
+    with printed(studies, plan.name, as_json):
+        follow_study(studies, plan, spec, deployment, parameters, look, Console(stderr=as_json))
+
+
+@contextmanager
+def printed(studies: Kind, name: str, as_json: bool) -> Iterator[None]:
+    """Print the result of the study that the block carries out, also if cells of it failed."""
+    try:
+        yield
+    except CellsFailedError:
+        print_result(studies, name, as_json)
+        raise
+    print_result(studies, name, as_json)
+
+
+def follow_study(
+    studies: Kind, plan: StudyPlan, spec: StudySpec, deployment: str, parameters: Mapping[str, Any], look: Look,
+    console: Console,
+) -> None:  # fmt: skip
+    """Run a study on the local server and follow it. See `run_study`.
+
+    Raises:
         StoreError: If the store cannot be written.
-        RunFailedError: If a cell or the whole study failed; if only cells failed, the result of the others is printed.
+        CellsFailedError: If cells failed; the result of the others is stored.
+        RunFailedError: If the whole study failed.
     """
     studies.begin(spec)
     witness = _ResultWitness(studies, plan.name)
-    console, what = Console(stderr=as_json), f"{studies.word} {plan.name}"
     given = {name: value for name, value in parameters.items() if value is not None}
     ended = start_deployment(deployment, given, plan.name, console)
-    with watching(console, what, f"stop it:    starpo cancel {plan.name}"):
+    with watching(console, f"{studies.word} {plan.name}", f"stop it:    starpo cancel {plan.name}"):
         outcome = _follow(studies, plan, look, console, ended, witness)
-    if outcome.status == "completed" or outcome.reason.startswith(_ERROR_NAME):
-        print_result(studies, plan.name, as_json)
+    if outcome.reason.startswith(_ERROR_NAME):
+        raise CellsFailedError(outcome.reason.removeprefix(_ERROR_NAME))
     if outcome.status != "completed":
-        raise RunFailedError(outcome.reason.removeprefix(_ERROR_NAME))
+        raise RunFailedError(outcome.reason)
 
 
 def print_known(studies: Kind, shipped: Shipped, as_json: bool) -> None:

@@ -10,9 +10,9 @@ class EngineConfig(Settings):
     """An engine's own settings, the table `rollout.NAME`, and what follows from them. The defaults are those of
     'torch'."""
 
-    is_remote: ClassVar[bool] = False
-    """Whether a server's model responds instead of the checkpoint: for evaluation only, and nothing is computed
-    here."""
+    plays_checkpoint: ClassVar[bool] = True
+    """Whether the checkpoint responds. If a server's model or the environment's demonstrator does instead, no weights
+    are loaded, log-probs are unknown, and the engine serves evaluation only."""
     needs_process_on_cpu: ClassVar[bool] = False
     """Whether it only works in a process of its own where there is no GPU."""
 

@@ -1,6 +1,7 @@
 """Fixed evaluation panels (RAGEN, training settings)."""
 
 import re
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
@@ -26,6 +27,9 @@ class EvaluationConfig(Settings):
     panel_seed: int = Field(1_000_003, ge=0)
     """Seed of the panel. It is independent of the run's seed, so that runs are compared on the same prompts. Like
     num_prompts, changing it starts a run over."""
+    env_seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(None, min_length=1)
+    """Seeds of the initial states, such as those of a stored rollout (`starpo evaluate --on RUN:58`), in place of
+    num_prompts states that panel_seed draws. They count whether or not training started from them. None: drawn."""
     every: int = Field(5, ge=1)
     """Evaluate after every n-th update; the first checkpoint and the last are always evaluated."""
     variants: dict[str, EnvironmentConfig] = Field(default_factory=dict)

@@ -37,7 +37,7 @@ class OpenAIServer(Settings):
 class OpenAIEngineConfig(OpenAIServer, EngineConfig):
     """An OpenAI-compatible server and the protocol to use. The API key is never a setting: see `key_variable`."""
 
-    is_remote: ClassVar[bool] = True
+    plays_checkpoint: ClassVar[bool] = False
     accepts_images: ClassVar[bool] = False
 
     protocol: Literal["vllm", "completions", "chat"] = "completions"

@@ -4,6 +4,7 @@ GONE: dict[str, dict[str, str]] = {
     "command": {
         "pack": "`starpo store copy RUN URL` copies a run with everything it needs",
         "unpack": "`starpo store copy RUN URL --store ITS_STORE` copies a run back",
+        "eval-sweep": "`starpo evaluate RUN` evaluates checkpoints, with the same options (--environments is --on)",
         "serve": "`starpo up` starts the server and the deployments",
         "backtest": "`starpo diagnose RUN` says since when a run has been collapsing, and by which signals",
         "online-k": "`starpo ablate online-k` compares updates per rollout",

@@ -232,6 +232,9 @@ ENGINES = _registry(
         "openai": Entry(
             f"{_ROLLOUT}.openai.engine:OpenAIEngine", options=f"{_CONFIG}.openai_engine:OpenAIEngineConfig"
         ),
+        "scripted": Entry(
+            f"{_ROLLOUT}.scripted:ScriptedEngine", options=f"{_CONFIG}.scripted_engine:ScriptedEngineConfig"
+        ),
     },
 )
 """Classes that implement `ragen.agents.rollout.engine.RolloutEngine`, named after their package; options are a subclass

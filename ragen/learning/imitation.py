@@ -24,7 +24,7 @@ from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.learning.demonstrations import demonstrate_turns
+from starpo.ragen.learning.demonstrations import Demonstrations, demonstrate_turns
 from starpo.ragen.learning.examples import ImitationData
 from starpo.ragen.learning.learners.learner import FineTuner
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
@@ -68,7 +68,9 @@ def imitate(
     model = make_model(config, tokenizer)
     steps, batch_size = config.warm_start_steps, config.warm_start_batch_size
     needed = min(config.demonstration_turns, steps * batch_size)
-    demonstrations = demonstrate_turns(config, environment, agent, max_response_tokens, excluded, tokenizer, needed)
+    demonstrations = Demonstrations()
+    if needed:
+        demonstrations = demonstrate_turns(config, environment, agent, max_response_tokens, excluded, tokenizer, needed)
     schedule = OptimiserConfig(
         type="muon",
         matrix_learning_rate=config.matrix_learning_rate,

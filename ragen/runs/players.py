@@ -66,7 +66,9 @@ class Players:
         python, has_gpu = engine.python(), Device.here().is_gpu
         if self._is_on_ray(rollout):
             return self._actors(spec, python)
-        has_shards_to_share = not (spec.is_continuous or has_gpu) and min(num_threads, num_shards) > 1
+        has_shards_to_share = (
+            engine.plays_checkpoint and not (spec.is_continuous or has_gpu) and min(num_threads, num_shards) > 1
+        )
         num_workers = num_threads if has_shards_to_share else engine.copies[0]
         is_apart = rollout.staleness > 0 or python != sys.executable or (engine.needs_process_on_cpu and not has_gpu)
         if num_workers > 1 or is_apart:
@@ -104,7 +106,7 @@ class Players:
         return [player for player in self._loaded.values() if isinstance(player, Pool)]
 
     def _is_on_ray(self, rollout: RolloutConfig) -> bool:
-        return self.are_elsewhere and not rollout.engine_config.is_remote  # a remote one only waits for a server
+        return self.are_elsewhere and rollout.engine_config.plays_checkpoint  # others only wait, or are quick
 
     def _workers(self, spec: "EngineSpec", num_workers: int, python: str) -> "WorkerPool":
         from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool

@@ -181,7 +181,7 @@ def _engine(
 ) -> tuple[list[MemoryItem], list[MemoryItem], int]:
     """Estimate an engine's permanent memory and that of a rollout, per GPU, and its number of own processes."""
     rollout, is_cpu, engine = config.rollout, machine.is_cpu, config.rollout.engine_config
-    if engine.is_remote:
+    if not engine.plays_checkpoint:
         return [], [], 0
     context = kv_cache_bytes(architecture, tokens.longest_context, "float32")
     reserved = engine.reserved(4.0 * architecture.num_parameters, context, None if is_cpu else machine.memory_bytes)

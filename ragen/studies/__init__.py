@@ -12,6 +12,7 @@ ablation        result of runs: success over training, differences from the base
 leaderboard     result of checkpoints: scores, ranks, differences from the first
 generalisation  every run on the panels of all
 finding         what a paper reports, and whether it shows here
+finish          missing cells are computed, and a result is made of all
 tables, figures results as tables, SVGs and pages
 studies         the studies of one kind in one store
 grids           the grids of ablations that have a name

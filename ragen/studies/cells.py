@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.agents.evaluation.panel import panel_of
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.schedule import without
@@ -144,8 +144,7 @@ def _check_same_panel(cells: list[Cell], source: str) -> None:
     """Check that all cells are evaluated on the same prompts, since differences are paired by prompt."""
     panels = {}
     for cell in cells:
-        evaluation = cell.config.evaluation
-        panels[cell.label] = make_panel(cell.config.environment, evaluation.num_prompts, evaluation.panel_seed).digest
+        panels[cell.label] = panel_of(cell.config.environment, cell.config.evaluation).digest
     base = cells[0].label
     for label, digest in panels.items():
         if digest != panels[base]:

@@ -3,13 +3,14 @@
 Sweep, store --expand--> Expansion(cells, checkpoints still missing)
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.explanation import near
-from starpo.ragen.config.load import recorded_config
+from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
@@ -17,7 +18,7 @@ from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.variants import VARIANTS, variant
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
-from starpo.ragen.studies.sweep import Sweep
+from starpo.ragen.studies.sweep import Sweep, SweepPanel
 
 _SIZES = {
     "num_prompts": "give --prompts N for both, or ",
@@ -42,6 +43,8 @@ class SweepCell:
         rollout: Rollout settings of the run.
         evaluation: Evaluation settings of the run, with the sweep's temperature and sizes.
         seed: Index of the batch of members.
+        recorded: Name of the panel in the run's records, if it is another: initial states of a rollout have the name of
+            their environment there.
     """
 
     run: str
@@ -54,6 +57,12 @@ class SweepCell:
     rollout: RolloutConfig
     evaluation: EvaluationConfig
     seed: int
+    recorded: str = ""
+
+    @property
+    def panel(self) -> str:
+        """Name of the panel in the run's records."""
+        return self.recorded or self.environment
 
     @property
     def label(self) -> str:
@@ -86,38 +95,111 @@ def expand(sweep: Sweep, store: Store) -> Expansion:
         ConfigError: If a run's settings are from another release, an environment is unknown or has different settings
             in different runs, or a checkpoint is requested that its run will never have.
     """
-    configs = {
-        run: recorded_config(run, store.runs.get(run).config, "Sweep over runs of this release") for run in sweep.runs
-    }
-    environments = {run: _environments(sweep, run, configs) for run in configs}
-    evaluations = {run: _evaluation(sweep, config) for run, config in configs.items()}
-    _check_comparable(environments, evaluations)
+    players = _players(sweep, store)
+    _check_comparable(players)
     cells: list[SweepCell] = []
     waiting: dict[str, str] = {}
-    for run, config in configs.items():
-        keys = checkpoint_keys(store.runs.iterations(run))
-        iterations = sweep.iterations if isinstance(sweep.iterations, list) else []
-        if iterations and max(iterations) > config.iterations:
-            raise ConfigError(
-                f"sweep {sweep.name}: iterations = {iterations}: run {run} ends after {config.iterations} iterations, "
-                f"so it will never have a checkpoint {max(iterations)}"
-            )
-        if absent := [number for number in iterations if number not in keys]:
-            waiting[run] = f"checkpoint {', '.join(map(str, absent))}"
-        elif not keys:
-            waiting[run] = "its first checkpoint"
-        cells += [
-            SweepCell(
-                run, config.environment.type, number, keys[number], name, settings,
-                _agent(sweep, run, name, configs), config.rollout,
-                evaluations[run].model_copy(update={"temperature": temperature}), seed,
-            )
-            for number in sweep.chosen(keys, config.iterations)
-            for name, settings in environments[run].items()
-            for temperature in sweep.temperatures or [config.evaluation.temperature]
-            for seed in sweep.seeds
-        ]  # fmt: skip
+    for player in players:
+        chosen, lacking = _chosen(sweep, player, store)
+        if lacking:
+            waiting[player.run] = lacking
+        for number, key in chosen.items():
+            for name, panel in player.panels.items():
+                for temperature in sweep.temperatures or [panel.evaluation.temperature]:
+                    evaluation = panel.evaluation.model_copy(update={"temperature": temperature})
+                    cells += [
+                        SweepCell(
+                            player.name, player.config.environment.type, number, key, name, panel.environment,
+                            panel.agent, player.config.rollout, evaluation, seed, panel.name,
+                        )
+                        for seed in sweep.seeds
+                    ]  # fmt: skip
     return Expansion(cells, waiting)
+
+
+class _Panel(NamedTuple):
+    """A panel as one player plays it."""
+
+    name: str
+    environment: EnvironmentSettings
+    agent: AgentConfig
+    evaluation: EvaluationConfig
+
+
+@dataclass(frozen=True)
+class _Player:
+    """A run, as far as it is evaluated.
+
+    Attributes:
+        name: What the table calls it: the run's name, or the subject's that it stands for.
+        run: The run.
+        only: Number of the one checkpoint that is evaluated; None for those of the sweep's `iterations`.
+        config: The run's settings, with the sweep's overrides.
+        panels: Name -> panel.
+    """
+
+    name: str
+    run: str
+    only: int | None
+    config: StarPOConfig
+    panels: dict[str, _Panel]
+
+
+def _players(sweep: Sweep, store: Store) -> list[_Player]:
+    def config_of(run: str) -> StarPOConfig:
+        return recorded_config(run, store.runs.get(run).config, "Evaluate runs of this release")
+
+    names = [entry.partition(":") for entry in sweep.runs]
+    configs = {run: apply_overrides(config_of(run), sweep.overrides, f"run {run}") for run, _, _ in names}
+    players = []
+    for run, _, number in names:
+        config = configs[run]
+        panels = {
+            name: _Panel(name, settings, _agent(sweep, run, name, configs), _evaluation(sweep, config))
+            for name, settings in ({} if sweep.panels else _environments(sweep, run, configs)).items()
+        }
+        panels |= {name: _given(sweep, config, name, panel) for name, panel in sweep.panels.items()}
+        players.append(_Player(run, run, int(number) if number else None, config, panels))
+    for subject, runs in sweep.subjects.items():
+        for run, shown in runs.items():
+            config = config_of(run)
+            evaluation = _evaluation(sweep, config)
+            shown_names = [shown, *list(config.panels)[1:]]
+            own = {
+                called: _Panel(name, settings, config.agent, evaluation)
+                for called, (name, settings) in zip(shown_names, config.panels.items(), strict=True)
+            }
+            players.append(_Player(subject, run, 0, config, own))
+    return players
+
+
+def _given(sweep: Sweep, config: StarPOConfig, name: str, panel: SweepPanel) -> _Panel:
+    """Return a panel of the sweep as a run plays it: with the run's own limits if it is one of its panels."""
+    is_own = panel.environment in config.panels.values()
+    agent = config.agent if is_own else config.agent.model_copy(update=panel.limits)
+    evaluation = _evaluation(sweep, config)
+    return _Panel(name, panel.environment, agent, evaluation.model_copy(update={"env_seeds": panel.env_seeds}))
+
+
+def _chosen(sweep: Sweep, player: _Player, store: Store) -> tuple[dict[int, str], str]:
+    """Return number -> key of the checkpoints to evaluate that a run has now, and what it does not have yet.
+
+    Raises:
+        ConfigError: If a checkpoint is requested that it will never have.
+    """
+    keys = checkpoint_keys(store.runs.iterations(player.run))
+    wanted = sweep.iterations if isinstance(sweep.iterations, list) else []
+    if player.only is not None:
+        wanted = [player.only]
+    if wanted and max(wanted) > player.config.iterations:
+        raise ConfigError(
+            f"sweep {sweep.name}: iterations = {wanted}: run {player.run} ends after {player.config.iterations} "
+            f"iterations, so it will never have a checkpoint {max(wanted)}"
+        )
+    absent = [number for number in wanted if number not in keys]
+    numbers = sweep.chosen(keys, player.config.iterations) if player.only is None else wanted
+    lacking = f"checkpoint {', '.join(map(str, absent))}" if absent else "" if keys else "its first checkpoint"
+    return {number: keys[number] for number in numbers if number in keys}, lacking
 
 
 def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -> dict[str, EnvironmentSettings]:
@@ -132,7 +214,7 @@ def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -
         if not common:
             raise ConfigError(
                 f"sweep {sweep.name}: its runs have no panel in common ({run}: {', '.join(panels)}); name "
-                "environments, or sweep over them one by one"
+                "environments, or evaluate them one by one"
             )
         return {name: panels[name] for name in common}
     return {name: panels[name] if name in panels else _known(sweep, run, name, panels) for name in sweep.environments}
@@ -168,25 +250,24 @@ def _evaluation(sweep: Sweep, config: StarPOConfig) -> EvaluationConfig:
     return config.evaluation.model_copy(update={name: value for name, value in overrides.items() if value is not None})
 
 
-def _check_comparable(
-    environments: Mapping[str, Mapping[str, EnvironmentSettings]], evaluations: Mapping[str, EvaluationConfig]
-) -> None:
+def _check_comparable(players: Sequence[_Player]) -> None:
     """Check that each name means one panel: success on different initial states cannot be compared."""
-    first = next(iter(environments), "")
-    for run in environments:
-        for name, settings in environments[run].items():
-            if settings != environments[first][name]:
+    firsts: dict[str, tuple[str, _Panel]] = {}
+    for player in players:
+        for name, panel in player.panels.items():
+            first, other = firsts.setdefault(name, (player.name, panel))
+            if panel.environment != other.environment:
                 raise ConfigError(
-                    f"'{name}' means one environment in run {first} and another in run {run}: "
-                    f"{_difference(environments[first][name], settings)}; sweep over these runs one by one"
+                    f"'{name}' means one environment in run {first} and another in run {player.name}: "
+                    f"{_difference(other.environment, panel.environment)}; evaluate them one by one"
                 )
-        for setting, advice in _SIZES.items():
-            one, other = (getattr(evaluations[which], setting) for which in (first, run))
-            if one != other:
-                raise ConfigError(
-                    f"evaluation.{setting} is {one} in run {first} and {other} in run {run}, so their panels differ; "
-                    f"{advice}sweep over these runs one by one"
-                )
+            for setting, advice in _SIZES.items():
+                one, value = (getattr(evaluation, setting) for evaluation in (other.evaluation, panel.evaluation))
+                if one != value:
+                    raise ConfigError(
+                        f"evaluation.{setting} is {one} in run {first} and {value} in run {player.name}, so their "
+                        f"panels differ; {advice}evaluate them one by one"
+                    )
 
 
 def _difference(one: EnvironmentSettings, other: EnvironmentSettings) -> str:

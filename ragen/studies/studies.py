@@ -157,7 +157,7 @@ class Ablations(Studies[Grid, AblationResult]):
 class Sweeps(Studies[Sweep, SweepResult]):
     """The sweeps of one store, and the cells that they have measured, which garbage collection protects."""
 
-    word, cells, command, folder = "sweep", "cells", "starpo eval-sweep RUN", SWEEPS
+    word, cells, command, folder = "evaluation", "cells", "starpo evaluate", SWEEPS
     spec, result, tables, method = Sweep, SweepResult, sweep_tables, sweep_method
 
     def name_cells(self, name: str, cells: Mapping[str, Mapping[str, str]]) -> None:

@@ -1,25 +1,58 @@
-"""`Sweep`: specification of an evaluation sweep."""
+"""`Sweep`: specification of an evaluation: who is evaluated, on which panels, at which temperatures and seeds."""
 
 import re
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
+from starpo.ragen.config.environment import EnvironmentConfig
+from starpo.ragen.core.registry import ENGINES
+from starpo.ragen.core.settings import Settings
 from starpo.ragen.studies.spec import StudySpec, repeated
 
+_CHANGEABLE = ("rollout.engine", "evaluation.")
+_RUN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(:\d+)?$"
 _EVERY = re.compile(r"every:([1-9][0-9]{0,6})")
 
 
+class SweepPanel(Settings):
+    """A panel by its settings, with the limits of who plays it."""
+
+    environment: EnvironmentConfig
+    """The environment."""
+    max_turns: int = Field(ge=1)
+    """Turns of an episode."""
+    max_actions: int = Field(ge=1)
+    """Actions of an episode."""
+    max_actions_per_turn: int = Field(ge=1)
+    """Actions of a turn."""
+    env_seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    """Seeds of its initial states, such as those of a stored rollout. None: drawn, as each run's evaluation is."""
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """Its limits, by the names that `AgentConfig` has for them."""
+        return self.model_dump(include={"max_turns", "max_actions", "max_actions_per_turn"})
+
+
 class Sweep(StudySpec):
-    """An evaluation sweep: every combination of checkpoints, environments, temperatures and seeds."""
+    """An evaluation: every combination of checkpoints, environments, temperatures and seeds."""
 
     word = "a sweep"
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
     """Name of its result."""
-    runs: list[str] = Field(default_factory=list)
-    """Runs whose checkpoints are evaluated; at least one."""
+    runs: list[Annotated[str, Field(pattern=_RUN)]] = Field(default_factory=list)
+    """Runs whose checkpoints are evaluated: those of `iterations`, or of `RUN:40` the one after 40 iterations."""
+    subjects: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Others by name, such as a model: their runs of no iteration, whose first checkpoint is evaluated, and what the
+    panel of the run's environment is called here."""
+    panels: dict[str, SweepPanel] = Field(default_factory=dict)
+    """Panels on which the runs are evaluated in place of `environments`, by name."""
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    """Dotted path -> value of settings of the runs to change: of the engine (rollout.engine and the table of its name),
+    or of evaluation."""
     iterations: str | list[Annotated[int, Field(ge=0)]] = "last"
     """Which checkpoints; checkpoint n is the one after n iterations. 'last': the newest; 'all'; 'every:10': every
     tenth, and the run's last; 'ends': the first and the newest; or their numbers. Those that a run has not reached yet
@@ -39,6 +72,17 @@ class Sweep(StudySpec):
     """Number of initial states of a panel. None: each run's own."""
     samples_per_prompt: int | None = Field(None, ge=1, le=1000)
     """Trajectories per initial state and seed. None: each run's own."""
+
+    @field_validator("overrides")
+    @classmethod
+    def _checkpoints_stay(cls, overrides: dict[str, Any]) -> dict[str, Any]:
+        changeable = (*_CHANGEABLE, *(f"rollout.{engine}." for engine in ENGINES))
+        if strangers := [path for path in overrides if not path.startswith(changeable)]:
+            raise ValueError(
+                f"override {strangers[0]}: an evaluation uses the settings of the checkpoint's run, except for the "
+                "engine (rollout.engine, and the table of its name) and evaluation.*, which can be changed"
+            )
+        return overrides
 
     @field_validator("iterations")
     @classmethod

@@ -26,8 +26,10 @@ def embedded(config: StarPOConfig, policy: TinyPolicy, progress: RunProgress | N
     settings = policy_settings(config, policy.model_dump(mode="json"))
     settings["excluded_panels"] = held_out_digests(config)
     settings["vocabulary"] = vocabulary_digest(extra_vocabulary(policy, config.environment, config.agent.form))
-    settings |= demonstration_settings(config)
-    code = demonstration_code(config, policy)
+    code = {}
+    if policy.warm_start_steps:  # without a step nothing is demonstrated
+        settings |= demonstration_settings(config)
+        code = demonstration_code(config, policy)
     do = partial(_create, config, policy, progress)
     return Work(EMBEDDED, ("checkpoint",), do, settings, seed=policy.seed, code=code)
 

@@ -90,7 +90,6 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
         [[RUN, FAILED], [RUN, FAILED, "--json"], [RUN, "-o", "{out}/c.svg"]], [[RUN, "-o", EVIL], [RUN, BROKEN]],
     ),
     "verify": ([], [[RUN, "--stage", "rollout"], [BROKEN], [RUN, "--stage", "rollout", "--json"]]),
-    "evaluate": ([], [[RUN], [RUN, "--set", f"{EVIL}=1"], [BROKEN]]),
     "replay": ([], [[RUN], [RUN, "--set", EVIL], [BROKEN]]),
     "checkpoint": ([], [[RUN], [BROKEN], [RUN, "--json"]]),
     "objectives": ([], [[RUN], [RUN, "--with", EVIL], [BROKEN]]),
@@ -98,9 +97,12 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
         [["--list"], ["--list", "--json"], ["told", "--result"], ["told", "--result", "--json"]],
         [["evil", "--result"], [EVIL, "--dry-run"]],
     ),
-    "eval-sweep": (
+    "evaluate": (
         [["--list"], ["--list", "--json"], ["--result", "told"], ["--result", "told", "--json"]],
-        [["--result", "evil"], [RUN, "--dry-run"]],
+        [
+            ["--result", "evil"], [RUN, "--dry-run"], [RUN], [RUN, "--set", f"{EVIL}=1"], [BROKEN], [EVIL],
+            ["random", "--on", EVIL], [f"{EVIL}@http://127.0.0.1:9/v1", "--on", "Bandit"],
+        ],
     ),
     "plan": ([["smoke", "--json"]], [[EVIL], ["smoke", "--gpu-memory", EVIL], ["smoke", "--speed-of", EVIL]]),
     "sql": ([
@@ -184,7 +186,7 @@ def test_output_holds_no_raw_control_characters(
 
 
 @pytest.mark.parametrize(
-    ("command", "arguments"), [("ablate", ["told", "--result"]), ("eval-sweep", ["--result", "told"])]
+    ("command", "arguments"), [("ablate", ["told", "--result"]), ("evaluate", ["--result", "told"])]
 )
 def test_a_stored_result_is_shown(command: str, arguments: list[str], ragen: Ragen) -> None:
     status, out, err = ragen(command, *arguments)

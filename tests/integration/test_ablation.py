@@ -8,8 +8,8 @@ import pytest
 
 from starpo.flows.ablation import ablation
 from starpo.flows.ablation_plan import AblationPlan, plan_ablation
-from starpo.flows.study import CellsFailedError
 from starpo.ragen.store import Store
+from starpo.ragen.studies.finish import CellsFailedError
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 

@@ -12,9 +12,9 @@ from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterTags
 from starpo.flows.eval_sweep import eval_sweep
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.flows.study import CellsFailedError
 from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.store import Store
+from starpo.ragen.studies.finish import CellsFailedError
 from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep import Sweep
 from starpo.tasks.loop import training

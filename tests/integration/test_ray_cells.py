@@ -11,9 +11,9 @@ from prefect.cache_policies import NO_CACHE
 from starpo.flows.ablation import ablation
 from starpo.flows.ablation_plan import plan_ablation
 from starpo.flows.runners import cell_runner
-from starpo.flows.study import CellsFailedError
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
+from starpo.ragen.studies.finish import CellsFailedError
 from starpo.ragen.studies.grid import Grid
 from tests.integration.run_digests import digests
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.initial_states import fresh_env_seed, initial_state
@@ -42,7 +43,15 @@ class Panel:
         return frozenset(self.state_digests) - self.shared
 
 
-def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int) -> Panel:
+def panel_of(settings: EnvironmentSettings, evaluation: EvaluationConfig) -> Panel:
+    """Return the panel that settings of an evaluation define. See `make_panel`."""
+    env_seeds = evaluation.env_seeds or ()
+    return make_panel(settings, len(env_seeds) or evaluation.num_prompts, evaluation.panel_seed, env_seeds)
+
+
+def make_panel(
+    settings: EnvironmentSettings, num_prompts: int, panel_seed: int, env_seeds: tuple[int, ...] = ()
+) -> Panel:
     """Draw a panel.
 
     Prompt i has the seed `derive_seed(panel_seed, "panel", i)`; if its state duplicates that of an earlier prompt, the
@@ -55,23 +64,27 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
         settings: The environment's settings.
         num_prompts: Number of initial states.
         panel_seed: Seed that selects them.
+        env_seeds: Seeds of the initial states, if they are given; nothing is drawn then.
 
     Raises:
         EnvironmentFault: If the environment runs out of distinct initial states, or fails.
     """
-    return _make_panel(type(settings), settings.model_dump_json(), num_prompts, panel_seed)
+    return _make_panel(type(settings), settings.model_dump_json(), num_prompts, panel_seed, env_seeds)
 
 
 @lru_cache(maxsize=64)  # by JSON, as settings with lists or tables have no hash
-def _make_panel(model: type[EnvironmentSettings], settings_json: str, num_prompts: int, panel_seed: int) -> Panel:
+def _make_panel(
+    model: type[EnvironmentSettings], settings_json: str, num_prompts: int, panel_seed: int, env_seeds: tuple[int, ...]
+) -> Panel:
     settings = model.model_validate_json(settings_json)
     worlds = {tag: make(part) for tag, part in settings.tagged().items()}
     seeds: list[int] = []
     digests: list[str] = []
     taken: set[str] = set()
     shared: set[str] = set()
-    listed = settings.panel_seeds(num_prompts, panel_seed)
-    for index, tag in enumerate(settings.assign_parts(num_prompts)):
+    listed = list(env_seeds) or settings.panel_seeds(num_prompts, panel_seed)
+    tags = [settings.tag_of(seed) for seed in env_seeds] or settings.assign_parts(num_prompts)
+    for index, tag in enumerate(tags):
         path, world = (panel_seed, "panel", index), worlds[tag]
         seed = listed[index] if listed else fresh_env_seed(settings, *path, excluded=frozenset(), tag=tag)
         digest = initial_state(world, tag, seed)

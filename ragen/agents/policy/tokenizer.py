@@ -104,9 +104,10 @@ def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettin
 def extra_vocabulary(
     policy: TinyPolicy, environment: EnvironmentSettings, form: str = "free"
 ) -> ExtraVocabulary | None:
-    """Return the source of policy-specific vocabulary, of an environment or a form; None if all policies have it."""
+    """Return the source of policy-specific vocabulary, of an environment or a form; None if all policies have it, or
+    if the policy learns no words (`warm_start_steps` = 0)."""
     is_known = all(_is_in_every_vocabulary(part) for part in environment.tagged().values())
-    if is_known and form == "free":
+    if policy.warm_start_steps == 0 or (is_known and form == "free"):
         return None
     return ExtraVocabulary(environment.model_dump_json(), demonstrator(policy, environment), form)
 

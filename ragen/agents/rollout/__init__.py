@@ -4,6 +4,7 @@ engine        the protocol: token-id prompts in, token ids and log-probs out
 torch/        generation in this process
 vllm/         vLLM, in its own environment or this one
 openai/       a server with an OpenAI-compatible API, for evaluation
+scripted      players without a model: random actions, or the solver of the environment
 weights       reading the weights of a folder without instantiating the model
 engine_spec   the engine and its options: the only place where engines are created
 stream        one interface for sessions that answer in rounds and those that stream

@@ -6,6 +6,7 @@ with the same `sequence_id`, prompt and response together, are a prefix of the n
 started.
 """
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -30,6 +31,8 @@ class Request:
         messages: Returns the same context as messages, `{"role": ..., "content": ...}`, for servers that do not accept
             ids.
         images: The images of the context, by index into `prompt_ids`, where they have placeholders.
+        decide: Returns the response of a player without a model ('random' or 'solver') with these random numbers, as
+            token ids with the end token. None: whoever asks has no environment to step.
     """
 
     sequence_id: str
@@ -38,6 +41,7 @@ class Request:
     seed: int
     messages: Callable[[], list[dict[str, str]]] = list
     images: tuple[PlacedImage, ...] = ()
+    decide: Callable[[str, random.Random], list[int]] | None = None
 
 
 @dataclass(frozen=True)

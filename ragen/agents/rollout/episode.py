@@ -9,6 +9,7 @@ with which status. Independent of engines, batches, the clock of deadlines and r
 import copy
 import json
 import math
+import random
 import traceback
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -16,15 +17,17 @@ from typing import Any
 
 from starpo.ragen.agents.prompting.context import Context, ContextBuilder
 from starpo.ragen.agents.prompting.forms import read_response
-from starpo.ragen.agents.prompting.parser import ParsedResponse, prefilled_tag
+from starpo.ragen.agents.prompting.parser import ParsedResponse, format_response, prefilled_tag
 from starpo.ragen.agents.rollout.engine import Response
 from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.config.runtime import Runtime
-from starpo.ragen.core.errors import CallLimitError, EnvironmentFault
+from starpo.ragen.core.errors import CallLimitError, ConfigError, EnvironmentFault
 from starpo.ragen.core.guard import FOREIGN, guarded
+from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.base import MAX_OBSERVATION, Environment, EnvironmentSettings
+from starpo.ragen.envs.make import environment_type
 from starpo.schemas.datasets import NO_RESPONSE
 
 Row = dict[str, Any]
@@ -106,6 +109,7 @@ class LiveEpisode:
         self._environment = environment
         self._limit = Runtime.current().environment_limit
         self._agent = contexts.agent
+        self._contexts = contexts
         self._opening = prefilled_tag(contexts.agent)
         self._actions_left = contexts.agent.max_actions
         self._observation = ""
@@ -192,6 +196,32 @@ class LiveEpisode:
         for answer, text in zip(answers, user_texts[1:], strict=True):
             messages += [{"role": "assistant", "content": self._opening + answer}, {"role": "user", "content": text}]
         return messages
+
+    def decide(self, player: str, rng: random.Random) -> list[int]:
+        """Return the response of a player without a model in this turn, as token ids with the end token.
+
+        Args:
+            player: 'random': as many random actions as a turn may have. 'solver': the environment's demonstrator at
+                full skill.
+            rng: Randomness of the decision.
+
+        Raises:
+            ConfigError: If the solver is asked, and the environment has no demonstrator.
+        """
+        environment, num_actions = self._environment, self._agent.max_actions_per_turn
+        if player == "random":
+            with self._guarded():
+                actions = tuple(environment.random_action(rng) for _ in range(num_actions))
+            think = "random"
+        else:
+            target = environment_type(environment.settings.type).demonstrator
+            if not target:
+                raise ConfigError(f"environment '{environment.settings.type}' has no demonstrator, so nobody solves it")
+            with guarded(f"the demonstrator of '{environment.settings.type}'", Runtime.current().plugin_limit):
+                decision = resolve(target)(environment, 1.0, rng)
+            think, actions = decision.think, decision.actions[:num_actions]
+        text = format_response(think, actions, self._agent, environment.grammar)
+        return [*self._contexts.response_ids(text), self._contexts.stop_token_ids[0]]
 
     def respond(self, response: Response, text: str) -> None:
         """Execute the response to the current prompt, record the turn, and advance to the next turn or end.

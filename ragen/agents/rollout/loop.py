@@ -147,6 +147,7 @@ def request_of(episode: LiveEpisode, sequence_id: str, prompt_ids: list[int], sa
         seed=derive_seed(seed, "turn", episode.turn),
         messages=episode.messages,
         images=episode.images,
+        decide=episode.decide,
     )
 
 

@@ -77,7 +77,7 @@ def test_few_initial_states_may_repeat():
 def test_panel_depends_on_settings_and_seed():
     settings = FrozenLakeSettings()
     panel = make_panel(settings, 8, panel_seed=3)
-    assert _make_panel.__wrapped__(FrozenLakeSettings, settings.model_dump_json(), 8, 3) == panel
+    assert _make_panel.__wrapped__(FrozenLakeSettings, settings.model_dump_json(), 8, 3, ()) == panel
     others = [
         make_panel(settings, 8, panel_seed=4),
         make_panel(settings, 9, panel_seed=3),

@@ -1,11 +1,12 @@
-"""`starpo eval-sweep` without a server: plans, lists, stored results, and errors raised before any work."""
+"""`starpo evaluate`: plans, lists, stored results, and errors raised before any work."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from starpo.flows.cli.eval_sweep import asked_sweep, eval_sweep
+from starpo.flows.api.evaluation import read_evaluation
+from starpo.flows.cli.evaluate import evaluate
 from starpo.flows.presets import preset
 from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.core.errors import ConfigError
@@ -27,21 +28,13 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def ask(**given: object) -> Sweep:
-    return asked_sweep(None, given)
+def test_same_command_continues_evaluation(store: Store) -> None:
+    def name(**given: object) -> str:
+        return read_evaluation(store, ["mine"], [], {}, given).sweep.name
 
-
-def test_a_command_line_is_a_sweep() -> None:
-    sweep = ask(runs=["a", "b"], iterations="10, 20", environments="sokoban, Bandit", temperatures="0,0.5", seeds="0,1")
-    assert (sweep.runs, sweep.iterations, sweep.environments) == (["a", "b"], [10, 20], ["sokoban", "Bandit"])
-    assert (sweep.temperatures, sweep.seeds) == ([0.0, 0.5], [0, 1])
-    assert sweep.name.startswith("sweep-")
-    assert ask(runs=["a"], iterations="every:5").iterations == "every:5"
-
-
-def test_same_command_continues_sweep() -> None:
-    assert ask(runs=["a"], seeds="0,1").name == ask(runs=["a"], seeds="0,1").name
-    assert ask(runs=["a"], seeds="0,1").name != ask(runs=["a"], seeds="0,2").name
+    assert name(seeds=[0, 1]) == name(seeds=[0, 1])
+    assert name(seeds=[0, 1]).startswith("mine-")
+    assert len({name(seeds=[0, 1]), name(seeds=[0, 2]), name(is_matrix=True), name()}) == 4
 
 
 @pytest.mark.parametrize(
@@ -50,27 +43,38 @@ def test_same_command_continues_sweep() -> None:
         ({"temperatures": "warm"}, "--temperatures warm: expected comma-separated numbers, such as 0,1"),
         ({"seeds": "0;1"}, "--seeds 0;1: expected comma-separated whole numbers"),
         ({"iterations": "newest"}, "expected 'last', 'all', 'ends', 'every:10'"),
-        ({"num_prompts": 0}, "num_prompts = 0: should be greater than or equal to 1"),
+        ({"prompts": 0}, "num_prompts = 0: should be greater than or equal to 1"),
+        ({"set_": ["rollout.temperature=0.1"]}, r"override rollout\.temperature: .*rollout\.engine"),
     ],
 )
-def test_wrong_options_refused_before_reading(given: dict[str, object], message: str) -> None:
+def test_wrong_options_are_refused(store: Store, given: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        ask(runs=["a"], **given)
+        evaluate(["mine"], store=store.url, **given)
+
+
+def test_run_without_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(str(tmp_path / "store"))
+    store.runs.create("young", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    evaluate(["young"], dry_run=True, store=store.url)
+    assert "run young does not have its first checkpoint yet" in capsys.readouterr().out
+
+
+def test_server_without_an_address(store: Store) -> None:
+    with pytest.raises(ConfigError, match=r"needs openai\.base_url"):
+        evaluate(["mine"], set_=["rollout.engine=openai"], store=store.url)
 
 
 def test_matrix_covers_first_and_last_checkpoint(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    eval_sweep(["mine"], matrix=True, dry_run=True, store=store.url, as_json=True)
+    evaluate(["mine"], matrix=True, dry_run=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["missing_cells"] == [
         "mine@0 sokoban T=0.5 seed=0",
         "mine@2 sokoban T=0.5 seed=0",
     ]
-    assert ask(runs=["a"], is_matrix=True).is_matrix
-    assert ask(runs=["a"], is_matrix=True).name != ask(runs=["a"]).name
 
 
 def test_dry_run_counts_cells_without_writing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(Path(store.url).rglob("*"))
-    eval_sweep(["mine"], iterations="all", seeds="0,1", dry_run=True, store=store.url, as_json=True)
+    evaluate(["mine"], iterations="all", seeds="0,1", dry_run=True, store=store.url, as_json=True)
     facts = json.loads(capsys.readouterr().out)
     assert (facts["cells"], facts["stored"], facts["missing"]) == (6, 0, 6)
     assert facts["missing_cells"][0] == "mine@0 sokoban T=0.5 seed=0"
@@ -90,7 +94,7 @@ def test_seed_0_keys_equal_training(store: Store) -> None:
 
 
 def test_sweep_without_run_is_refused(store: Store) -> None:
-    with pytest.raises(ConfigError, match="sweep s names no run"):
+    with pytest.raises(ConfigError, match="evaluation s names no run"):
         plan_sweep(store, Sweep(name="s"))
 
 
@@ -102,27 +106,27 @@ def result(store: Store) -> SweepResult:
 
 def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pytest.CaptureFixture[str]) -> None:
     Sweeps(store.url).save(result)
-    eval_sweep(result="s", store=store.url, as_json=True)
+    evaluate(result="s", store=store.url, as_json=True)
     assert SweepResult.model_validate_json(capsys.readouterr().out) == result
-    eval_sweep(result="s", store=store.url)
+    evaluate(result="s", store=store.url)
     shown = capsys.readouterr().out
     assert "mine@0 sokoban T=0.5 seed=0" in shown
     assert "result.json" in shown
-    eval_sweep(list_=True, store=store.url, as_json=True)
-    assert json.loads(capsys.readouterr().out) == [{"sweep": "s"}]
+    evaluate(list_=True, store=store.url, as_json=True)
+    assert json.loads(capsys.readouterr().out) == [{"evaluation": "s"}]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "output"),
     [
-        (("mime", "--dry-run"), 1, "error: there is no run 'mime'"),
-        ((), 2, "name a run (`starpo runs` lists them)"),
+        (("mime", "--dry-run"), 1, "error: 'mime' is no run in "),
+        ((), 1, "name who is evaluated: a run"),
         (("mine", "--dry-run", "--json"), 0, '"missing": 1'),
         (("mine", "--dry-run", "--temperatures", ""), 1, "--temperatures : expected comma-separated numbers"),
     ],
 )
 def test_the_command(store: Store, arguments: tuple[str, ...], code: int, output: str) -> None:
-    answer = ragen("eval-sweep", *arguments, "--store", store.url, COLUMNS="200")
+    answer = ragen("evaluate", *arguments, "--store", store.url, COLUMNS="200")
     assert answer.returncode == code
     assert output in answer.stdout + answer.stderr
     assert "Traceback" not in answer.stderr

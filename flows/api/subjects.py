@@ -1,0 +1,299 @@
+"""Who is evaluated, and on what, as one writes it: runs, models, servers and players without a model; environments.
+
+subjects, on --read_subject, read_task--> plan_subjects -> PlannedSubjects: runs, and settings of runs of no iteration
+
+A subject that is no run becomes one, of no iteration: its first checkpoint is evaluated and stored as that of any run.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starpo.flows.api.experiment import environment_named, recipe, turn_limits, with_room
+from starpo.flows.presets import PRESETS
+from starpo.flows.presets import preset as load_preset
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.explanation import near
+from starpo.ragen.config.load import apply_overrides, recorded_config
+from starpo.ragen.config.model_files import model_place
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError, PolicyError
+from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.make import environment_type
+from starpo.ragen.envs.questions.guess import guess_settings
+from starpo.ragen.envs.variants import VARIANTS
+from starpo.ragen.store import Store
+from starpo.ragen.store.named_rollouts import named_rollouts
+from starpo.ragen.studies.sweep import SweepPanel
+from starpo.tasks.loop.run_code import default_run_name
+
+MARKS = ("random", "solver")
+"""Players without a model: a lower and an upper mark."""
+_ROLLOUT = re.compile(r"(?P<run>[A-Za-z0-9][A-Za-z0-9._-]*):(?P<number>\d+)")
+_SERVER = re.compile(r"(?P<model>[^@\s]+)@(?P<url>https?://\S+)")
+_QUESTIONS = (".jsonl", ".json", ".parquet")
+_MAX_POSITIONS = 131_072
+_WITHOUT_CHECKPOINT = {
+    "policy": {
+        "type": "tiny", "hidden_size": 16, "num_layers": 1, "num_heads": 1, "num_kv_heads": 1, "intermediate_size": 16,
+        "max_positions": _MAX_POSITIONS, "warm_start_steps": 0,
+    },
+    "rollout.max_response_tokens": 2048,
+    "rollout.max_context_tokens": _MAX_POSITIONS,
+}  # fmt: skip
+"""Settings of a subject whose model is not here: text is stored by an untrained policy's tokenizer, which has a token
+for every byte, and the limits are those of the server."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Who is evaluated.
+
+    Attributes:
+        text: As it was written.
+        settings: Settings that make a run of no iteration of it; None for a run, which has its own.
+    """
+
+    text: str
+    settings: Mapping[str, Any] | None
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run, or one of its checkpoints."""
+        return self.settings is None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What subjects are evaluated on.
+
+    Attributes:
+        name: Name of the panel where another task has the same type of environment.
+        environment: Settings of the environment.
+        agent: Settings of the agent that came with it; of defaults, the limits of turns and actions alone matter.
+        base: Settings that it came with, of a preset, a file or a run; None: an environment alone.
+        env_seeds: Seeds of its initial states; None: drawn.
+    """
+
+    name: str
+    environment: EnvironmentSettings
+    agent: AgentConfig
+    base: StarPOConfig | None = None
+    env_seeds: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class SubjectRun:
+    """A run of no iteration in which a subject plays environments of one type.
+
+    Attributes:
+        name: The run's name.
+        panel: What the panel of its environment is called in the evaluation.
+        config: Its settings.
+    """
+
+    name: str
+    panel: str
+    config: StarPOConfig
+
+
+@dataclass(frozen=True)
+class PlannedSubjects:
+    """What an evaluation consists of.
+
+    Attributes:
+        runs: `RUN` and `RUN:40`.
+        subjects: Name of every other subject -> its runs of no iteration.
+        environments: Names of panels of the runs, or of environments, if these alone are evaluated.
+        panels: Else, panels on which they are evaluated; empty for their own.
+    """
+
+    runs: list[str]
+    subjects: dict[str, list[SubjectRun]]
+    environments: list[str]
+    panels: dict[str, SweepPanel]
+
+
+def plan_subjects(
+    store: Store, subjects: Sequence[str], on: Sequence[str], overrides: Mapping[str, Any], sizes: Mapping[str, int]
+) -> PlannedSubjects:
+    """Read what is evaluated on what. Nothing is written.
+
+    Args:
+        store: Where the runs are.
+        subjects: Runs (`RUN`, `RUN:40`), models as policy.name_or_path, `MODEL@http://SERVER/v1`, 'random', 'solver'.
+        on: Presets or TOML files of settings, environments as of `starpo envs`, files of questions, panels of a run
+            (`RUN`), initial states of a rollout (`RUN:58`). Empty: the panels of the first run among the subjects.
+        overrides: Dotted path -> value of settings of subjects that are no runs.
+        sizes: `num_prompts` and `samples_per_prompt` of panels, as far as they are given.
+
+    Raises:
+        ConfigError: If there is no such subject, environment or file, or a setting is invalid.
+        StoreError: If a run cannot be read.
+    """
+    if not subjects:
+        raise ConfigError(
+            "name who is evaluated: a run (`starpo runs`), a model (a folder, package:NAME, a name on the hub), "
+            "MODEL@http://SERVER/v1, random or solver"
+        )
+    parsed = [read_subject(store, text) for text in dict.fromkeys(subjects)]
+    runs = [subject.text for subject in parsed if subject.is_run]
+    others = [subject for subject in parsed if subject.settings is not None]
+    first = _config_of(store, runs[0].partition(":")[0]) if runs else None
+    if first is not None and not others and all(text in first.panels or text in VARIANTS for text in on):
+        return PlannedSubjects(runs, {}, list(on), {})
+    tasks = [task for text in on for task in read_task(store, text)]
+    if not tasks and others:
+        if first is None:
+            raise ConfigError(
+                f"name what {others[0].text} is evaluated on: --on with a preset, a TOML file of settings, an "
+                "environment of `starpo envs`, a file of questions, or RUN:58 for the initial states of a rollout"
+            )
+        tasks = _panels_of(first)
+    if first is not None:
+        sizes = {
+            "num_prompts": first.evaluation.num_prompts,
+            "samples_per_prompt": first.evaluation.samples_per_prompt,
+            "panel_seed": first.evaluation.panel_seed,
+            **sizes,
+        }
+    by_type: dict[tuple[str, tuple[int, ...] | None], list[Task]] = {}
+    for task in tasks:
+        by_type.setdefault((task.environment.type, task.env_seeds), []).append(task)
+    planned = {
+        subject.text: [_run_of(subject, of_type, overrides, sizes) for of_type in by_type.values()]
+        for subject in others
+    }
+    panels = {name: panel for of_type in by_type.values() for name, panel in _panels(of_type).items()}
+    return PlannedSubjects(runs, planned, [], panels if on else {})
+
+
+def read_subject(store: Store, text: str) -> Subject:
+    """Read who is evaluated.
+
+    Raises:
+        ConfigError: If it is none of what can be evaluated; the message says what was looked for.
+    """
+    if text in MARKS:
+        engine = {"rollout.engine": "scripted", "rollout.scripted": {"player": text}}
+        return Subject(text, {**_WITHOUT_CHECKPOINT, **engine})
+    if server := _SERVER.fullmatch(text):
+        options = {"base_url": server["url"].rstrip("/"), "model": server["model"], "protocol": "chat"}
+        return Subject(text, {**_WITHOUT_CHECKPOINT, "rollout.engine": "openai", "rollout.openai": options})
+    names = store.runs.names()
+    checkpoint = _ROLLOUT.fullmatch(text)
+    if text in names or (checkpoint and checkpoint["run"] in names):
+        return Subject(text, None)
+    try:
+        place = model_place(text)
+    except PolicyError as error:
+        raise ConfigError(f"'{text}' cannot be evaluated: {str(error).partition(': ')[2]}") from error
+    if place is None and "/" not in text:  # all models of the hub have an owner
+        raise ConfigError(
+            f"'{text}' is no run in {store.url}{near(text, names)}, no folder or GGUF file, no MODEL@http://SERVER/v1, "
+            "and neither 'random' nor 'solver'; a model of an installed package is package:NAME, one on the hub "
+            "OWNER/NAME"
+        )
+    return Subject(text, {"policy": {"type": "pretrained", "name_or_path": text}})
+
+
+def read_task(store: Store, text: str) -> list[Task]:
+    """Read what subjects are evaluated on.
+
+    Raises:
+        ConfigError: If there is no such thing, or its settings are invalid.
+        StoreError: If a run or its rollout cannot be read.
+    """
+    names = store.runs.names()
+    rollout = _ROLLOUT.fullmatch(text)
+    if rollout and rollout["run"] in names:
+        return [_states_of(store, text, rollout["run"])]
+    if text in names:
+        return _panels_of(_config_of(store, text))
+    if text in PRESETS.names() or text.endswith(".toml"):
+        return _panels_of(load_preset(text))
+    if text.startswith("hf:") or text.endswith(_QUESTIONS):
+        limits = AgentConfig(max_turns=1, max_actions=1, max_actions_per_turn=1)
+        return [Task(Path(text).stem, guess_settings(text, text), limits)]
+    try:
+        environment = environment_named(text)
+    except ConfigError as error:
+        raise ConfigError(f"--on {text}: it is neither a run, a preset nor a file; {error}") from error
+    return [Task(text, environment, turn_limits(environment.type)[0])]
+
+
+def _config_of(store: Store, run: str) -> StarPOConfig:
+    return recorded_config(run, store.runs.get(run).config, "Evaluate runs of this release")
+
+
+def _panels_of(config: StarPOConfig) -> list[Task]:
+    return [Task(name, environment, config.agent, config) for name, environment in config.panels.items()]
+
+
+def _states_of(store: Store, text: str, run: str) -> Task:
+    """Return the initial states of a stored rollout, each once, in the order of its groups."""
+    config = _config_of(store, run)
+    keys = named_rollouts(store, [text])
+    tables = [store.read_table("turns", key, columns=["env_seed"]) for role, key in keys.items() if "turns" in role]
+    seeds = dict.fromkeys(seed for table in tables for seed in table["env_seed"].to_pylist())
+    return Task(f"states of {text.replace(':', ' ')}"[:64], config.environment, config.agent, config, tuple(seeds))
+
+
+def _panels(tasks: Sequence[Task]) -> dict[str, SweepPanel]:
+    """Return the panels of tasks of one type of environment by name: the first has that of the type."""
+    panels = {}
+    for index, task in enumerate(tasks):
+        limits = {name: getattr(task.agent, name) for name in ("max_turns", "max_actions", "max_actions_per_turn")}
+        name = task.name if index or task.env_seeds else task.environment.type
+        panels[name] = SweepPanel(environment=task.environment, env_seeds=task.env_seeds, **limits)
+    return panels
+
+
+def _run_of(
+    subject: Subject, tasks: Sequence[Task], overrides: Mapping[str, Any], sizes: Mapping[str, int]
+) -> SubjectRun:
+    """Return the run in which a subject plays tasks of one type of environment."""
+    assert subject.settings is not None
+    task = tasks[0]
+    panels = _panels(tasks)
+    variants = {name: panel.environment.model_dump(mode="json") for name, panel in list(panels.items())[1:]}
+    base = task.base
+    environment = {
+        "environment": task.environment.model_dump(mode="json"),
+        "evaluation.variants": variants,
+        "evaluation.env_seeds": task.env_seeds and list(task.env_seeds),
+        **{f"evaluation.{name}": number for name, number in sizes.items()},
+        "iterations": 0,
+        "schedule": [],
+    }
+    if base is not None and base.policy.type == "pretrained":
+        config = apply_overrides(base, {**environment, **subject.settings, **overrides}, subject.text)
+    else:
+        limits = {f"agent.{name}": number for name, number in panels[next(iter(panels))].limits.items()}
+        if base is not None:
+            limits |= {f"evaluation.{name}": getattr(base.evaluation, name) for name in ("num_prompts", "temperature")}
+        config = recipe({**limits, **environment, **subject.settings, **overrides})
+        if config.policy.type == "pretrained" and "rollout.max_context_tokens" not in overrides:
+            config = with_room(config)
+    if subject.text == "solver":
+        for panel in panels.values():
+            _check_has_demonstrator(panel.environment)
+    name = default_run_name(f"{_short(subject.text)}-on-{_short(task.environment.type)}", config)
+    return SubjectRun(name, next(iter(panels)), config)
+
+
+def _short(text: str) -> str:
+    """Return what a run's name can have of a path, an address or a name."""
+    last = re.split(r"[/:]", text.partition("@")[0].rstrip("/"))[-1]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._")[:48] or "subject"
+
+
+def _check_has_demonstrator(environment: EnvironmentSettings) -> None:
+    for part in environment.tagged().values():
+        if not environment_type(part.type).demonstrator:
+            raise ConfigError(
+                f"'solver' cannot play environment '{part.type}', which has no demonstrator; give its class one "
+                "(demonstrator = 'module:function', docs/extend.md), or leave it out"
+            )

@@ -1,0 +1,101 @@
+"""Subjects of an evaluation and what they are evaluated on, as they are written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from starpo.flows.api.subjects import plan_subjects, read_subject, read_task
+from starpo.flows.presets import preset
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.make import environment_type
+from starpo.ragen.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Store with a run `mine` of the preset `smoke`."""
+    store = Store(str(tmp_path / "store"))
+    store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    return store
+
+
+@pytest.mark.parametrize("text", ["mine", "mine:1"])
+def test_a_run_has_its_own_settings(store: Store, text: str) -> None:
+    assert read_subject(store, text).is_run
+
+
+def test_server_is_model_and_address(store: Store) -> None:
+    settings = read_subject(store, "some/model-1@https://api.example.com/v1/").settings
+    assert settings is not None
+    assert settings["rollout.openai"] == {
+        "base_url": "https://api.example.com/v1", "model": "some/model-1", "protocol": "chat"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["OWNER/NAME", "random", "solver"])
+def test_others_become_runs_of_no_iteration(store: Store, text: str) -> None:
+    assert not read_subject(store, text).is_run
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mime", "'mime' is no run in .*did you mean 'mine'"),
+        ("./nowhere", "'./nowhere' cannot be evaluated: there is no such folder or file"),
+        ("package:starpo-nothing", "'package:starpo-nothing' cannot be evaluated"),
+    ],
+)
+def test_unknown_subjects_are_refused(store: Store, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_subject(store, text)
+
+
+def test_what_to_evaluate_on_is_asked(store: Store) -> None:
+    with pytest.raises(ConfigError, match="name what random is evaluated on: --on"):
+        plan_subjects(store, ["random"], [], {}, {})
+    with pytest.raises(ConfigError, match="name who is evaluated"):
+        plan_subjects(store, [], [], {}, {})
+    with pytest.raises(ConfigError, match="--on nowhere: it is neither a run, a preset nor a file; "):
+        read_task(store, "nowhere")
+
+
+def test_runs_of_others_have_the_panels_of_a_run(store: Store) -> None:
+    planned = plan_subjects(store, ["mine", "random"], [], {}, {})
+    config = planned.subjects["random"][0].config
+    run = preset("smoke")
+    assert planned.runs == ["mine"]
+    assert planned.panels == {}
+    assert (config.iterations, config.environment) == (0, run.environment)
+    assert config.evaluation.num_prompts == run.evaluation.num_prompts
+    assert config.agent.max_turns == run.agent.max_turns
+    assert config.agent.prompt == "full"  # that of the run is for a policy that was trained on it
+
+
+def test_environments_of_a_type_share_a_run(store: Store) -> None:
+    planned = plan_subjects(store, ["solver"], ["Sokoban", "SokobanNewVocab", "Bandit"], {}, {"num_prompts": 4})
+    configs = [run.config for run in planned.subjects["solver"]]
+    panels = [list(config.panels) for config in configs]
+    assert panels == [["sokoban", "SokobanNewVocab"], ["bandit"]]
+    assert all(config.evaluation.num_prompts == 4 for config in configs)
+
+
+def test_names_of_panels_stay_names(store: Store) -> None:
+    planned = plan_subjects(store, ["mine"], ["sokoban", "Bandit"], {}, {})
+    assert (planned.environments, planned.panels) == (["sokoban", "Bandit"], {})
+
+
+def test_questions_are_a_panel_of_their_file(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "sums.jsonl"
+    file.write_text("".join(json.dumps({"question": f"{n} + 1?", "answer": n + 1}) + "\n" for n in range(8)))
+    (task,) = read_task(store, str(file))
+    assert (task.environment.type, task.agent.max_turns) == ("questions", 1)
+    planned = plan_subjects(store, ["random"], [str(file)], {}, {"num_prompts": 4})
+    config = planned.subjects["random"][0].config
+    assert config.environment.type == "questions"
+
+
+def test_solver_needs_a_demonstrator(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment_type("bandit"), "demonstrator", "")
+    with pytest.raises(ConfigError, match="'solver' cannot play environment 'bandit', which has no demonstrator"):
+        plan_subjects(store, ["solver"], ["Bandit"], {}, {})

@@ -1,0 +1,108 @@
+"""`starpo.evaluate` in this process: a run, players without a model, and a server that fails, on the same states."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import starpo
+from starpo.flows.presets import preset
+from starpo.ragen.agents.evaluation.episodes import SEEN
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store import Store
+from tests.openai_server import Server
+
+SMALL = {
+    "policy.warm_start_steps": 3, "policy.demonstration_turns": 60, "evaluation.num_prompts": 6, "iterations": 1,
+    "rollout.num_groups": 2, "rollout.group_size": 2, "filter.should_drop_zero_variance": False, "filter.keep": 1.0,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Store with a run `mine` of one iteration."""
+    store = tmp_path_factory.mktemp("evaluate") / "store"
+    starpo.train("smoke", SMALL, store=store, run="mine", quiet=True)
+    return Store(str(store))
+
+
+def test_all_play_the_states_of_the_run(store: Store) -> None:
+    result = starpo.evaluate(["mine", "mine:0", "random", "solver"], store=store.url, quiet=True)
+    assert result.leaderboard[0].run == "solver"
+    assert {(row.run, row.iteration) for row in result.leaderboard} == {
+        ("mine", 1), ("mine", 0), ("random", 0), ("solver", 0)
+    }  # fmt: skip
+    states = {
+        label: sorted(store.read_table("episodes", key)["env_seed"].to_pylist()) for label, key in result.cells.items()
+    }
+    assert len(set(map(tuple, states.values()))) == 1
+
+
+def test_what_is_stored_is_not_played_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = starpo.evaluate("random", "Bandit", num_prompts=4, store=store.url, quiet=True)
+
+    def fail(*_: object) -> None:
+        raise AssertionError("it was played again")
+
+    monkeypatch.setattr("starpo.ragen.runs.work.Work.carry_out", fail)
+    assert starpo.evaluate("random", "Bandit", num_prompts=4, store=store.url, quiet=True) == first
+
+
+def test_further_temperatures_and_seeds_are_added(store: Store) -> None:
+    result = starpo.evaluate(
+        "random", "Bandit", num_prompts=4, seeds=(0, 1), temperatures=(0.5, 1.0), store=store.url, quiet=True
+    )
+    assert len(result.cells) == 4
+    assert {tuple(row.scores["bandit"].seeds) for row in result.leaderboard} == {(0, 1)}
+
+
+def test_states_of_a_rollout_are_the_panel(store: Store) -> None:
+    turns = starpo.open_run("mine", store.url).table("turns", 0)
+    result = starpo.evaluate(["mine:0", "mine:1", "solver"], "mine:0", store=store.url, quiet=True)
+    (panel,) = result.environments
+    assert panel == "states of mine 0"
+    for key in result.cells.values():
+        episodes = store.read_table("episodes", key)
+        assert set(episodes["env_seed"].to_pylist()) == set(turns["env_seed"].to_pylist())
+        counted = [cell for cell in episodes["cell"].to_pylist() if not cell.endswith(SEEN)]
+        assert len(counted) == len(episodes)  # although training started from them
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    pytest.importorskip("openai")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.02)
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+def test_server_that_fails_loses_nothing(store: Store, server: Server) -> None:
+    server.say = "<think>I try.</think><answer>Phoenix</answer>"
+    server.script = ["500" if n % 10 == 3 else "429" if n % 10 == 7 else "ok" for n in range(100)]
+    subject = f"a-model@{server.url}"
+    result = starpo.evaluate([subject, "random"], "Bandit", num_prompts=24, store=store.url, quiet=True)
+    score = next(row.scores["bandit"] for row in result.leaderboard if row.run == subject)
+    assert (score.num_prompts, score.num_episodes, result.num_errors) == (24, 24, 0)
+    assert {what for _, what, *_ in server.requests} == {"ok", "500", "429"}
+    (run,) = result.sweep.subjects[subject]
+    metrics = starpo.open_run(run, store.url).table("metrics").to_pylist()
+    retries = [row["value"] for row in metrics if row["name"] == "evaluation/bandit/engine_retries"]
+    assert retries == [len(server.requests) - 24]
+
+
+def test_server_that_is_not_there(store: Store) -> None:
+    pytest.importorskip("openai")
+    given = {"rollout.openai.max_retries": 0}
+    with pytest.raises(starpo.StarPOError, match="cannot be reached"):
+        starpo.evaluate("m@http://127.0.0.1:9/v1", "Bandit", given, num_prompts=2, store=store.url, quiet=True)
+
+
+def test_panels_of_different_sizes_are_refused(store: Store) -> None:
+    starpo.train("smoke", {**SMALL, "evaluation.num_prompts": 4}, store=store.url, run="other", quiet=True)
+    with pytest.raises(ConfigError, match=r"evaluation\.num_prompts is 6 in run mine and 4 in run other"):
+        starpo.evaluate(["mine", "other"], store=store.url, quiet=True)
+    assert preset("smoke").evaluation.num_prompts != 6
