@@ -69,6 +69,11 @@ class SweepResult(StudyResult):
         return self.errors
 
     @property
+    def is_measured(self) -> bool:
+        """Whether there is a score."""
+        return any(standing.scores for standing in self.leaderboard)
+
+    @property
     def warnings(self) -> list[str]:
         """Caveats for reading the numbers."""
         caveats = []

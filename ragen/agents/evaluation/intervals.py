@@ -49,7 +49,7 @@ def success_interval(
 
     with the error of p over clusters (`clusters`), and the normal and Student's quantile (Korn and Graubard 1998; Dean
     and Pagano 2015). With one episode per prompt it is Wilson's of the counts. If all prompts have the same rate, their
-    error of 0 would claim certainty; then each prompt counts as one trial, as if its episodes were copies of each other.
+    error of 0 would claim certainty; then each prompt counts as one trial, as if its episodes were copies.
 
     Args:
         num_successes: Successes of each prompt. [prompts]

@@ -8,10 +8,11 @@ from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.studies.checkpoints import SweepCell
-from starpo.ragen.studies.leaderboard import Score, SweepResult, summarise
+from starpo.ragen.studies.leaderboard import SweepResult, summarise
 from starpo.ragen.studies.outcomes import CellOutcome
+from starpo.ragen.studies.scores import Score
 from starpo.ragen.studies.sweep import Sweep
-from starpo.ragen.studies.tables import sweep_tables
+from starpo.ragen.studies.sweep_tables import sweep_tables
 
 PROMPTS = [(number, f"d{number}") for number in range(10)]
 
