@@ -22,7 +22,7 @@ def draw_leaderboard(result: SweepResult, form: str = "svg") -> bytes:
     kept = "" if len(rows) == len(measured) else f"; the best {len(rows)} of {len(measured)}"
     note = (
         f"left: success; right: success minus that of the first, on the same states; {result.confidence:.0%} intervals "
-        f"over initial states, filled where Holm's correction for all pairs leaves p < 0.05{kept}"
+        f"over initial states; filled on the right: p < 0.05 after Holm's correction for all pairs{kept}"
     )
     step = 0.8 / len(panels)
     with style():
