@@ -235,4 +235,4 @@ def _gain(policies: Mapping[_Policy, Mapping[str, Measured]], policy: _Policy, p
     if iteration != max(iterations) or iteration == min(iterations):
         return None
     gain = paired_comparison([(policies[policy][panel].counts, first[panel].counts)])
-    return gain and Difference(mean=gain.mean, low=gain.low, high=gain.high)
+    return Difference(mean=gain.mean, low=gain.low, high=gain.high) if gain else None

@@ -147,8 +147,11 @@ def score(
     """Compute the numbers of a policy on a panel, of which at least one prompt was measured."""
     successes, trials = np.array(list(measured.counts.values())).T
     low, high = success_interval(successes, trials, CONFIDENCE)
-    sums = np.array(list(measured.returns.values())).T
-    return_low, return_high = (len(sums) and mean_t_interval(*sums, CONFIDENCE)) or (None, None)
+    mean_return, return_low, return_high = None, None, None
+    if measured.returns:
+        sums, numbers = np.array(list(measured.returns.values())).T
+        mean_return = cluster_mean(sums, numbers)[0]
+        return_low, return_high = mean_t_interval(sums, numbers, CONFIDENCE) or (None, None)
     totals = measured.totals
     return Score(
         seeds=measured.seeds,
@@ -161,7 +164,7 @@ def score(
         seen_success=_share(measured.seen_counts),
         difference=difference,
         gain=gain,
-        mean_return=cluster_mean(*sums)[0] if len(sums) else None,
+        mean_return=mean_return,
         return_low=return_low,
         return_high=return_high,
         return_difference=return_difference,

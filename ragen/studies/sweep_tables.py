@@ -105,7 +105,7 @@ def _leaderboard(result: SweepResult) -> list[dict[str, str]]:
             **_policy(standing),
             "success": interval(standing.success, standing.low, standing.high) or "not measured",
             "to the first": _to_the_first(standing, result.leaderboard[0]),
-            "p": p_text(standing.difference and standing.difference.adjusted_p_value),
+            "p": p_text(standing.difference.adjusted_p_value if standing.difference else None),
             **pair_cells(standing.difference),
         }
         for standing in result.leaderboard
@@ -134,7 +134,7 @@ def _episodes(score: Score) -> dict[str, str]:
     return {
         "return": interval(score.mean_return, score.return_low, score.return_high),
         "return to the first": str(change or ""),
-        "p": p_text(change and change.adjusted_p_value),
+        "p": p_text(change.adjusted_p_value if change else None),
         "malformed": _percent(score.malformed),
         "truncated": _percent(score.truncated),
         "tokens": "" if score.tokens_per_episode is None else f"{score.tokens_per_episode:.0f}",
