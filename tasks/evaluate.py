@@ -18,6 +18,8 @@ from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 
 STAGE = Stage(name="evaluate", version=4)
+_SEVERAL_SAMPLES = Stage(name="evaluate", version=5)
+"""Of several samples per prompt, whose interval of success is another since; what was stored of one is still right."""
 
 _OF_TRAINING_ALONE = {"temperature", "num_groups", "staleness", "max_attempts", "num_greedy", "search"}
 """Rollout settings that do not apply to an evaluation; all others, including those of new engines, are in the key."""
@@ -71,7 +73,8 @@ def evaluate(
     code = {**environment_code(environment), **agent_code(agent.prompt, agent.form)}
     inputs, outputs = {"checkpoint": checkpoint}, ("episodes", "metrics")
     do = partial(_play, panel, environment, agent, rollout, evaluation, lineage, progress)
-    return Work(STAGE, outputs, do, settings, inputs, evaluation.panel_seed, code, cell)
+    stage = STAGE if evaluation.samples_per_prompt == 1 else _SEVERAL_SAMPLES
+    return Work(stage, outputs, do, settings, inputs, evaluation.panel_seed, code, cell)
 
 
 def _play(

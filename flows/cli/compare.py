@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
-from starpo.flows.console.comparing import as_csv, as_latex, compared, difference_rows, remarks, success_rows
+from starpo.flows.console.comparing import compared, difference_rows, remarks, success_rows, table_rows
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.terminal import Console, print_json, say
+from starpo.ragen.core.tabular import as_csv, as_latex
 from starpo.ragen.evidence.report.comparison import Curve, draw_comparison
 from starpo.ragen.evidence.report.words import settings_as_text
 from starpo.ragen.store.records.runs import RunRecord
@@ -54,7 +55,8 @@ def compare(
         return
     form = output.suffix.lower().removeprefix(".")
     if form in ("csv", "tex"):
-        path = write_page(output, as_csv(comparisons) if form == "csv" else as_latex(comparisons))
+        numbers = [one.numbers for one in comparisons]
+        path = write_page(output, as_csv(numbers) if form == "csv" else as_latex(table_rows(comparisons)))
         say(Console(stderr=True), f"written: {path}")
         return
     drawn = [

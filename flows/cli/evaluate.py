@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,11 +10,13 @@ import typer
 from starpo.flows.api.evaluation import Asked, carry_out, read_evaluation
 from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_store, parse_overrides, stoppable
 from starpo.flows.console.listing import print_rows
-from starpo.flows.console.studies import print_result, printed
+from starpo.flows.console.pages import check_output
+from starpo.flows.console.studies import RESULT_FORMS, print_result, write_result
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.sweep_plan import SweepPlan, plan_sweep
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
+from starpo.ragen.studies.finish import CellsFailedError
 from starpo.ragen.studies.studies import Sweeps
 
 
@@ -52,6 +55,10 @@ def evaluate(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what is stored and what is missing.")] = False,
     result: Annotated[str | None, typer.Option("--result", metavar="NAME", help="Only show a stored result.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the stored results.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The result as .csv or .tex, or drawn as .svg, .pdf or .png."),
+    ] = None,
     server: Annotated[
         bool, typer.Option("--server", help="Evaluate on the local Prefect server, as eval-sweep/custom.")
     ] = False,
@@ -60,13 +67,14 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate runs, models, servers, and compare them on the same initial states; nothing stored is played again."""
+    check_output(output, *RESULT_FORMS)
     opened = open_store(store)
     studies = Sweeps(opened.url)
     if list_:
         print_rows([{"evaluation": known} for known in studies.names()], as_json, "results", "no result")
         return
     if result is not None:
-        print_result(studies, result, as_json)
+        _show(studies, result, as_json, output)
         return
     given = {
         "iterations": "ends" if matrix and iterations is None else _parsed("iterations", iterations),
@@ -80,8 +88,20 @@ def evaluate(
     if dry_run:
         _print_plan(opened, asked, as_json)
         return
-    with stoppable(not server), printed(studies, asked.sweep.name, as_json):
-        carry_out(opened, asked, Console(stderr=True), address=store, is_local=not server, concurrency=concurrency)
+    name, console = asked.sweep.name, Console(stderr=True)
+    with stoppable(not server):
+        try:
+            carry_out(opened, asked, console, address=store, is_local=not server, concurrency=concurrency)
+        except CellsFailedError:
+            _show(studies, name, as_json, output)
+            raise
+    _show(studies, name, as_json, output)
+
+
+def _show(studies: Sweeps, name: str, as_json: bool, output: Path | None) -> None:
+    print_result(studies, name, as_json)
+    if output is not None:
+        say(Console(stderr=True), f"written: {write_result(studies.get(name), output)}")
 
 
 def _print_plan(store: Store, asked: Asked, as_json: bool) -> None:

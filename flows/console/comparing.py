@@ -1,11 +1,9 @@
-"""Runs beside each other: success on their panels, and the difference from the first, as rows, CSV and LaTeX.
+"""Runs beside each other: success on their panels, and the difference from the first, as rows of text and of numbers.
 
-records --compared--> Compared --> rows for a terminal, text of a file
+records --compared--> Compared --> rows for a terminal or a file
 """
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +15,9 @@ from starpo.ragen.agents.evaluation.comparison import (
     compare_counts,
     counts_by_prompt,
 )
-from starpo.ragen.core.visible import visible
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunRecord
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}  # fmt: skip
-"""Characters that LaTeX reads as commands -> how they are written."""
+from starpo.ragen.studies.sweep_tables import p_text, pair_cells
 
 
 @dataclass(frozen=True)
@@ -61,10 +53,11 @@ class ComparedRun:
             "difference_low": difference and difference.low,
             "difference_high": difference and difference.high,
             "p": difference and difference.p_value,
-            "num_pairs": difference and difference.num_pairs,
+            **{name: difference and getattr(difference, name) for name in _PAIRS},
         }
 
 
+_PAIRS = ("num_pairs", "num_up", "num_down", "num_needed")
 _ENDS = {"": "success", "_low": "low", "_high": "high"}
 
 
@@ -112,7 +105,10 @@ def remarks(runs: Sequence[ComparedRun]) -> list[str]:
     differences = [one.difference for one in runs if one.difference]
     sentences = []
     if any(one.num_pairs for one in differences):
-        sentences.append("paired by initial state; p: sign test")
+        sentences.append(
+            "paired by initial state; p: sign-flip test; up, down: states on which the run does better or worse; "
+            "needed: states that would tell such a difference apart (power 80%, level 5%)"
+        )
     if any(not one.num_pairs for one in differences):
         sentences.append(
             "unpaired: evaluated on other initial states, so the interval is wider; p: z test of two independent rates"
@@ -124,33 +120,12 @@ def remarks(runs: Sequence[ComparedRun]) -> list[str]:
     return sentences
 
 
-def as_csv(runs: Sequence[ComparedRun]) -> str:
-    """Write one line for each run, a column for each number."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(runs[0].numbers), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(one.numbers for one in runs)
-    return stream.getvalue()
-
-
-def as_latex(runs: Sequence[ComparedRun]) -> str:
-    """Write success and differences as a `tabular` with the rules of the package booktabs."""
-    rows = [
+def table_rows(runs: Sequence[ComparedRun]) -> list[dict[str, str]]:
+    """Return a row of text for each run: success and, if there are several, the difference from the first."""
+    return [
         row | (_difference(one.difference) if len(runs) > 1 else {})
         for row, one in zip(success_rows(runs), runs, strict=True)
     ]
-    lines = [_latex_line(rows[0]), r"\midrule", *(_latex_line(row.values()) for row in rows)]
-    return "\n".join(
-        [
-            "% needs the package booktabs",
-            r"\begin{tabular}{" + "l" * len(rows[0]) + "}",
-            r"\toprule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-            "",
-        ]
-    )
 
 
 def _last_counts(store: Store, run: RunRecord) -> Counts:
@@ -167,14 +142,9 @@ def _interval(numbers: Mapping[str, Any], name: str) -> str:
 
 def _difference(difference: PanelDifference | None, absent: str = "") -> dict[str, str]:
     if difference is None:
-        return {"difference": absent, "p": "", "pairs": ""}
+        return {"difference": absent, "p": "", **pair_cells(None)}
     return {
         "difference": f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]",
-        "p": f"{difference.p_value:.2g}" if difference.p_value >= 0.001 else "< 0.001",
-        "pairs": str(difference.num_pairs) if difference.num_pairs else "unpaired",
+        "p": p_text(difference.p_value),
+        **pair_cells(difference),
     }
-
-
-def _latex_line(cells: Iterable[str]) -> str:
-    escaped = ("".join(_SPECIAL.get(character, character) for character in visible(cell)) for cell in cells)
-    return " & ".join(escaped) + r" \\"

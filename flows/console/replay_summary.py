@@ -3,16 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from starpo.flows.console.listing import success_of
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
-from starpo.ragen.agents.evaluation.paired import paired_difference
+from starpo.ragen.agents.evaluation.comparison import COUNTED, counts_by_prompt, paired_comparison
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RunRecord, StageKeys
-from starpo.ragen.studies.outcomes import success_by_prompt
 
 _COLUMNS = {
     "kept both": "groups_kept_by_both",
@@ -123,19 +120,20 @@ def _ends(record: RunRecord, recorded: Mapping[int, StageKeys]) -> dict[str, str
 
 
 def _difference(store: Store, ends: Mapping[str, str]) -> dict[str, float]:
-    """Compute the branch's success minus the base's, paired by prompt, with its 95% bootstrap interval."""
+    """Compute the branch's success minus the base's, paired by prompt, with its 95% interval."""
     if len(ends) < 2:
         return {}
-    base, branch = (success_by_prompt(store, ends[side]) for side in ("base", "branch"))
-    prompts = [prompt for prompt in base if prompt in branch]
-    if not prompts:
+    base, branch = (
+        counts_by_prompt(store.read_table("episodes", ends[side], columns=COUNTED))[0] for side in ("base", "branch")
+    )
+    difference = paired_comparison([(branch, base)])
+    if difference is None:
         return {}
-    difference = paired_difference(*(np.array([[rates[prompt] for prompt in prompts]]) for rates in (branch, base)))
     return {
         "mean": difference.mean,
         "low": difference.low,
         "high": difference.high,
-        "num_prompts": difference.num_prompts,
+        "num_prompts": difference.num_pairs,
     }
 
 

@@ -1,8 +1,7 @@
 """Terminal output shared by ablations and sweeps: lists, progress, stored results."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from starpo.flows.console.deployment import start_deployment
 from starpo.flows.console.follow import POLL_S, RunFailedError
 from starpo.flows.console.listing import print_rows
+from starpo.flows.console.pages import write_page
 from starpo.flows.console.second_witness import ADVICE, SILENCE_S
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, description_column, print_json, say
@@ -19,9 +19,13 @@ from starpo.flows.outcome import Outcome
 from starpo.flows.presets import Shipped
 from starpo.ragen.config.explanation import near
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.tabular import as_csv, as_latex
+from starpo.ragen.studies.figures.leaderboard import draw_leaderboard
 from starpo.ragen.studies.finish import CellsFailedError, StudyPlan
+from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.spec import StudySpec
 from starpo.ragen.studies.studies import Studies
+from starpo.ragen.studies.sweep_tables import sweep_numbers, sweep_tables
 
 Kind = Studies[Any, Any]
 Look = Callable[[], tuple[Mapping[str, str], str]]
@@ -48,19 +52,12 @@ def run_study(
     Raises:
         StoreError, RunFailedError, CellsFailedError: As for `follow_study`.
     """
-    with printed(studies, plan.name, as_json):
-        follow_study(studies, plan, spec, deployment, parameters, look, Console(stderr=as_json))
-
-
-@contextmanager
-def printed(studies: Kind, name: str, as_json: bool) -> Iterator[None]:
-    """Print the result of the study that the block carries out, also if cells of it failed."""
     try:
-        yield
+        follow_study(studies, plan, spec, deployment, parameters, look, Console(stderr=as_json))
     except CellsFailedError:
-        print_result(studies, name, as_json)
+        print_result(studies, plan.name, as_json)
         raise
-    print_result(studies, name, as_json)
+    print_result(studies, plan.name, as_json)
 
 
 def follow_study(
@@ -135,6 +132,29 @@ def print_result(studies: Kind, name: str, as_json: bool) -> None:
         console.print(note)
     for file in studies.files(name):
         say(console, f"{studies.place(name)}/{file}")
+
+
+RESULT_FORMS = (".csv", ".tex", ".svg", ".pdf", ".png")
+"""Suffixes of the files that `write_result` writes."""
+
+
+def write_result(result: SweepResult, path: Path) -> Path:
+    """Write the result of a sweep to a file, by its suffix (`RESULT_FORMS`), and return its absolute path.
+
+    CSV: every number, a row for each checkpoint, temperature and panel. LaTeX: the tables as printed. SVG, PDF,
+    PNG: the figure.
+
+    Raises:
+        ConfigError: If nothing was measured, or the file cannot be written.
+    """
+    if not result.is_measured:
+        raise ConfigError(f"nothing to write to {path}: no cell of the sweep {result.name} was measured")
+    form = path.suffix.lower().removeprefix(".")
+    if form == "csv":
+        return write_page(path, as_csv(sweep_numbers(result)))
+    if form == "tex":
+        return write_page(path, "\n".join(as_latex(table.rows) for table in sweep_tables(result)))
+    return write_page(path, draw_leaderboard(result, form))
 
 
 class _ResultWitness:

@@ -5,7 +5,7 @@ registry, lookup, rooms                         everything that a setting select
 identity, sources                               a digest of the code behind a name
 outputs                                         files and folders that commands write: whole, or not there
 guard                                           calls of third-party code: limited, and without a trace
-pictures                                        figures as files
+pictures, tabular                               figures, and rows as CSV and LaTeX, as files
 candidates                                      what all searches have in common
 gone                                            names that were removed, and what to use
 counts, seeding, settings, frames, process_start, allocator

@@ -83,6 +83,31 @@ def updates_axis(axes: "Axes") -> None:
     axes.grid(axis="y")
 
 
+def draw_interval(
+    axes: "Axes", place: float, mean: float, ends: tuple[float, float], colour: str, *, is_filled: bool = True
+) -> None:
+    """Draw a horizontal interval with a dot at its mean.
+
+    Args:
+        axes: Where to.
+        place: Height.
+        mean: Position of the dot.
+        ends: Ends of the interval.
+        colour: Colour of both.
+        is_filled: Whether the dot is filled.
+    """
+    axes.plot(ends, [place] * 2, color=colour, linewidth=1.5, gid="interval")
+    axes.plot(mean, place, "o", color=colour, markerfacecolor=colour if is_filled else "white", markersize=5)
+
+
+def points_axis(axes: "Axes") -> None:
+    """Set up an x axis of differences of success, in points, with a line at 0."""
+    axes.axvline(0, color="#98a2b3", linewidth=0.8)
+    axes.set(xlabel="points of success")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:+.3g}" if abs(value) > 1e-9 else "0")
+    axes.grid(axis="x")
+
+
 def label(text: str, limit: int = MAX_LABEL) -> str:
     """Make a name safe to draw: on one line, truncated, without invisible characters."""
     return shortened(" ".join(visible(text, lambda _: "").split()), limit)

@@ -9,11 +9,12 @@ outcomes        stored evaluations and metrics, by prompt and by iteration
 ranks           rank correlations with intervals
 result          base classes of results
 ablation        result of runs: success over training, differences from the base
+scores          a policy on a panel, and how it differs from another
 leaderboard     result of checkpoints: scores, ranks, differences from the first
 generalisation  every run on the panels of all
 finding         what a paper reports, and whether it shows here
 finish          missing cells are computed, and a result is made of all
-tables, figures results as tables, SVGs and pages
+tables, sweep_tables, figures   results as tables and figures
 studies         the studies of one kind in one store
 grids           the grids of ablations that have a name
 """

@@ -6,8 +6,9 @@ SweepResult of a matrix -> entries -> table
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from starpo.ragen.studies.leaderboard import Score, SweepResult
+from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.result import Table, interval
+from starpo.ragen.studies.scores import Score
 
 
 @dataclass(frozen=True)

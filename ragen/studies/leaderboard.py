@@ -5,44 +5,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-import numpy as np
 from pydantic import Field
 
-from starpo.ragen.agents.evaluation.comparison import Counts, Prompt
-from starpo.ragen.agents.evaluation.intervals import mean_interval, success_interval
-from starpo.ragen.agents.evaluation.paired import CONFIDENCE, paired_difference
-from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.agents.evaluation.comparison import Prompt, paired_comparison
+from starpo.ragen.agents.evaluation.intervals import mean_interval
 from starpo.ragen.studies.checkpoints import SweepCell
-from starpo.ragen.studies.outcomes import CellOutcome, pooled, rates
+from starpo.ragen.studies.outcomes import CellOutcome
 from starpo.ragen.studies.result import Difference, ResultPart, StudyResult
+from starpo.ragen.studies.scores import Comparison, Measured, Score, compare_all, measure, score
 from starpo.ragen.studies.sweep import Sweep
-
-
-class Score(ResultPart):
-    """A checkpoint on a panel at a temperature, pooled over seeds."""
-
-    seeds: list[int]
-    """Seeds that were evaluated."""
-    success: float
-    """Share of episodes that reach the goal, without episodes that ended in an error and without prompts from which
-    training of a compared checkpoint started."""
-    low: float
-    """Lower end of the 95% interval: Wilson's for one episode per prompt, otherwise from resampling prompts."""
-    high: float
-    """Upper end."""
-    num_prompts: int
-    """Number of initial states with an episode."""
-    num_episodes: int
-    """Number of episodes over all of them."""
-    num_seen_prompts: int = 0
-    """Number of excluded prompts of the panel: training of this or another compared checkpoint started from them."""
-    seen_success: float | None = None
-    """Success on the prompts from which its own training started; None without such prompts."""
-    gain: Difference | None = None
-    """For the last checkpoint of a run in a matrix sweep: difference from the run's first one; None if that was not
-    measured, or if they have no prompt in common."""
 
 
 class Standing(ResultPart):
@@ -62,8 +34,9 @@ class Standing(ResultPart):
     """Lower end of its 95% interval; see `ragen.agents.evaluation.intervals.mean_interval`."""
     high: float | None
     """Upper end."""
-    difference: Difference | None
-    """Difference from the first; None if this is the first, or if it has no rank."""
+    difference: Comparison | None
+    """Success minus that of the first, state by state; None if this is the first, if it has no rank, or if there is a
+    panel on which they have no prompt in common."""
     scores: dict[str, Score]
     """Panel -> score; panels without any evaluated seed are absent."""
 
@@ -94,6 +67,11 @@ class SweepResult(StudyResult):
     def failures(self) -> dict[str, str]:
         """Label of a cell -> why it failed."""
         return self.errors
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there is a score."""
+        return any(standing.scores for standing in self.leaderboard)
 
     @property
     def warnings(self) -> list[str]:
@@ -138,24 +116,6 @@ class SweepResult(StudyResult):
         )
 
 
-class _Measured(NamedTuple):
-    """Measurements of a checkpoint on a panel at a temperature.
-
-    Attributes:
-        seeds: Seeds that were evaluated.
-        counts: Counts by prompt, summed over them, without the prompts that no score counts.
-        num_seen: Number of these prompts.
-        seen_counts: Counts on the prompts from which the checkpoint's own training started.
-        is_whole: Whether all of its cells were evaluated.
-    """
-
-    seeds: list[int]
-    counts: Counts
-    num_seen: int
-    seen_counts: Counts
-    is_whole: bool
-
-
 _Policy = tuple[str, int, float]
 """Run, iteration, temperature."""
 
@@ -195,7 +155,7 @@ def summarise(
     )
 
 
-def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome]) -> dict[_Policy, dict[str, _Measured]]:
+def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome]) -> dict[_Policy, dict[str, Measured]]:
     """Return the measurements by checkpoint and temperature, and by panel.
 
     A prompt from which training of any compared checkpoint started is excluded for all, so that all are compared on the
@@ -210,56 +170,33 @@ def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome]) 
         if cell.label in outcomes:
             of_panel.update(outcomes[cell.label].seen_counts)
     return {
-        policy: {panel: _measured(of_panel, outcomes, seen_prompts[panel]) for panel, of_panel in panels.items()}
+        policy: {panel: measure(of_panel, outcomes, seen_prompts[panel]) for panel, of_panel in panels.items()}
         for policy, panels in places.items()
     }
 
 
-def _measured(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome], excluded: set[Prompt]) -> _Measured:
-    evaluated = {cell.seed: outcomes[cell.label] for cell in cells if cell.label in outcomes}
-    counts = pooled(outcome.counts for outcome in evaluated.values())
-    kept = {prompt: count for prompt, count in counts.items() if prompt not in excluded}
-    seen_counts = pooled(outcome.seen_counts for outcome in evaluated.values())
-    return _Measured(list(evaluated), kept, len(excluded), seen_counts, bool(kept) and len(evaluated) == len(cells))
-
-
-def _score(panel: str, measured: _Measured, gain: Difference | None) -> Score:
-    successes, trials = (np.array(part) for part in zip(*measured.counts.values(), strict=True))
-    low, high = success_interval(successes, trials, derive_seed("evaluation", panel, "bootstrap"), CONFIDENCE)
-    return Score(
-        seeds=measured.seeds,
-        success=float(successes.sum() / trials.sum()),
-        low=low,
-        high=high,
-        num_prompts=len(trials),
-        num_episodes=int(trials.sum()),
-        num_seen_prompts=measured.num_seen,
-        seen_success=_share(measured.seen_counts),
-        gain=gain,
-    )
-
-
-def _share(counts: Counts) -> float | None:
-    """Return successes divided by episodes; None without an episode."""
-    trials = sum(number for _, number in counts.values())
-    return sum(number for number, _ in counts.values()) / trials if trials else None
-
-
-def _leaderboard(policies: Mapping[_Policy, Mapping[str, _Measured]], is_matrix: bool) -> list[Standing]:
-    scores = {
-        policy: {
-            panel: _score(panel, measured, _gain(policies, policy, panel) if is_matrix else None)
-            for panel, measured in panels.items()
-            if measured.counts
-        }
-        for policy, panels in policies.items()
-    }
+def _leaderboard(policies: Mapping[_Policy, Mapping[str, Measured]], is_matrix: bool) -> list[Standing]:
+    ranked = [policy for policy, panels in policies.items() if all(of.is_whole for of in panels.values())]
     means = {
-        policy: math.fsum(score.success for score in scores[policy].values()) / len(panels)
-        for policy, panels in policies.items()
-        if all(measured.is_whole for measured in panels.values())
+        policy: math.fsum(_success(of) for of in policies[policy].values()) / len(policies[policy]) for policy in ranked
     }
     order = sorted(means, key=lambda policy: -means[policy])  # stable: ties stay in the requested order
+    first, behind = (policies[order[0]] if order else {}), order[1:]
+    overall = compare_all(
+        {policy: [(of.counts, first[panel].counts) for panel, of in policies[policy].items()] for policy in behind},
+        len(order),
+    )
+    scores: dict[_Policy, dict[str, Score]] = {policy: {} for policy in policies}
+    for panel in dict.fromkeys(panel for panels in policies.values() for panel in panels):
+        here = {policy: panels[panel] for policy, panels in policies.items() if panel in panels}
+        successes = compare_all({policy: [(here[policy].counts, first[panel].counts)] for policy in behind}, len(order))
+        returns = compare_all(
+            {policy: [(here[policy].returns, first[panel].returns)] for policy in behind}, len(order), reach=None
+        )
+        for policy, measured in here.items():
+            if measured.counts:
+                gain = _gain(policies, policy, panel) if is_matrix else None
+                scores[policy][panel] = score(measured, successes.get(policy), returns.get(policy), gain)
     standings = []
     for policy in [*order, *(policy for policy in policies if policy not in means)]:
         run, iteration, temperature = policy
@@ -269,7 +206,6 @@ def _leaderboard(policies: Mapping[_Policy, Mapping[str, _Measured]], is_matrix:
             if is_ranked
             else (None, None)
         )
-        is_behind = is_ranked and policy != order[0]
         standings.append(
             Standing(
                 rank=1 + sum(mean > means[policy] for mean in means.values()) if is_ranked else None,
@@ -279,36 +215,24 @@ def _leaderboard(policies: Mapping[_Policy, Mapping[str, _Measured]], is_matrix:
                 success=means.get(policy),
                 low=low,
                 high=high,
-                difference=_difference(policies[policy], policies[order[0]]) if is_behind else None,
+                difference=overall.get(policy),
                 scores=scores[policy],
             )
         )
     return standings
 
 
-def _gain(policies: Mapping[_Policy, Mapping[str, _Measured]], policy: _Policy, panel: str) -> Difference | None:
+def _success(measured: Measured) -> float:
+    successes, trials = map(sum, zip(*measured.counts.values(), strict=True))
+    return successes / trials
+
+
+def _gain(policies: Mapping[_Policy, Mapping[str, Measured]], policy: _Policy, panel: str) -> Difference | None:
     """Compare a run's last checkpoint with its first, on one panel; None for its other checkpoints."""
     run, iteration, temperature = policy
     iterations = [at for of_run, at, of_temperature in policies if (of_run, of_temperature) == (run, temperature)]
     first = policies[run, min(iterations), temperature]
     if iteration != max(iterations) or iteration == min(iterations):
         return None
-    return _difference({panel: policies[policy][panel]}, {panel: first[panel]})
-
-
-def _difference(ours: Mapping[str, _Measured], others: Mapping[str, _Measured]) -> Difference | None:
-    """Compute the success of one checkpoint minus that of another, as the unweighted mean over panels.
-
-    Returns:
-        None if there is a panel on which they have no prompt in common.
-    """
-    differences = []
-    for panel in ours:
-        left, right = rates(ours[panel].counts), rates(others[panel].counts)
-        common = [prompt for prompt in left if prompt in right]
-        if not common:
-            return None
-        differences.append(paired_difference(*(np.array([[of[prompt] for prompt in common]]) for of in (left, right))))
-    means = [one.mean for one in differences]
-    low, high = mean_interval(means, [(one.low, one.high) for one in differences], least=-1.0)
-    return Difference(mean=math.fsum(means) / len(means), low=low, high=high)
+    gain = paired_comparison([(policies[policy][panel].counts, first[panel].counts)])
+    return Difference(mean=gain.mean, low=gain.low, high=gain.high) if gain else None

@@ -4,10 +4,11 @@ run -> its evaluate stages -> {panel: {iteration: Rates}}
 episodes, their manifest -> Outcome
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from starpo.ragen.agents.evaluation.comparison import COUNTED, Counts, Prompt, counts_by_prompt
+from starpo.ragen.agents.evaluation.summary import COST, SUMMED, total_episodes
 from starpo.ragen.learning.control.collapse import SUCCESS
 from starpo.ragen.learning.metrics.table import Series, metric_series
 from starpo.ragen.store import Store
@@ -31,11 +32,16 @@ class CellOutcome:
         counts: Prompt -> (successes, episodes), without episodes that ended in an error; only prompts from which
             training of the checkpoint never started.
         seen_counts: The same for the prompts from which it started.
+        returns: Prompt -> (sum of returns, episodes), for the prompts of `counts`.
+        totals: What its episodes add up to, whichever prompts they started from (`evaluation.summary.total_episodes`);
+            also the `seconds` that the stage took and the `cost` of its engine, where they are known.
     """
 
     headline: dict[str, float]
     counts: Counts
     seen_counts: Counts = field(default_factory=dict)
+    returns: Counts = field(default_factory=dict)
+    totals: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_outcome(store: Store, key: str, environment: str) -> CellOutcome:
@@ -50,9 +56,14 @@ def read_outcome(store: Store, key: str, environment: str) -> CellOutcome:
         StoreError: If it is missing or damaged.
     """
     prefix = f"evaluation/{environment}/"
-    headline = store.manifest("episodes", key).headline
-    measured = {name.removeprefix(prefix): float(v) for name, v in headline.items() if name.startswith(prefix)}
-    return CellOutcome(measured, *_counts(store, key))
+    manifest = store.manifest("episodes", key)
+    headline = {name.removeprefix(prefix): float(v) for name, v in manifest.headline.items() if name.startswith(prefix)}
+    spent = {"seconds": manifest.provenance.get("seconds"), "cost": headline.get(COST)}
+    episodes = store.read_table("episodes", key, columns=list(dict.fromkeys([*COUNTED, *SUMMED])))
+    counts, seen_counts = counts_by_prompt(episodes)
+    returns, _ = counts_by_prompt(episodes, "episode_return")
+    totals = total_episodes(episodes) | {name: float(v) for name, v in spent.items() if v is not None}
+    return CellOutcome(headline, counts, seen_counts, returns, totals)
 
 
 def read_evaluations(store: Store, run: str) -> Evaluations:
@@ -109,7 +120,7 @@ def success_by_prompt(store: Store, key: str) -> Rates:
     Raises:
         StoreError: If it is missing or damaged.
     """
-    return rates(_counts(store, key)[0])
+    return rates(counts_by_prompt(store.read_table("episodes", key, columns=COUNTED))[0])
 
 
 def rates(counts: Counts) -> Rates:
@@ -117,16 +128,11 @@ def rates(counts: Counts) -> Rates:
     return {prompt: successes / trials for prompt, (successes, trials) in counts.items()}
 
 
-def pooled(several: Iterable[Counts]) -> dict[Prompt, tuple[int, int]]:
+def pooled(several: Iterable[Counts]) -> dict[Prompt, tuple[float, int]]:
     """Sum the counts of several seeds of one policy on one panel, by prompt."""
-    counts: dict[Prompt, tuple[int, int]] = {}
+    counts: dict[Prompt, tuple[float, int]] = {}
     for one in several:
-        for prompt, (successes, trials) in one.items():
+        for prompt, (total, trials) in one.items():
             so_far = counts.get(prompt, (0, 0))
-            counts[prompt] = (so_far[0] + successes, so_far[1] + trials)
+            counts[prompt] = (so_far[0] + total, so_far[1] + trials)
     return counts
-
-
-def _counts(store: Store, key: str) -> tuple[Counts, Counts]:
-    """Return the counts of prompts from which training never started, and those of the other prompts."""
-    return counts_by_prompt(store.read_table("episodes", key, columns=COUNTED))

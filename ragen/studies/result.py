@@ -15,12 +15,13 @@ class ResultPart(BaseModel):
 
 
 class Difference(ResultPart):
-    """Difference between two success rates, paired by prompt."""
+    """Difference of success, or of mean returns, paired by prompt."""
 
     mean: float
     """Mean over all pairs."""
     low: float
-    """Lower end of the paired bootstrap interval; see `ragen.agents.evaluation.paired`."""
+    """Lower end of the interval; see `ragen.agents.evaluation.paired` for several seeds of training, else
+    `ragen.agents.evaluation.comparison`."""
     high: float
     """Upper end."""
 

@@ -2,7 +2,8 @@
 
     <store>/<folder>/<name>/<asked>.json   the specification: `grid.json` of an ablation, `sweep.json` of a sweep
     <store>/<folder>/<name>/result.json    the result
-    <store>/<folder>/<name>/success.svg    the drawing of an ablation, and possibly a second one, `league.svg`
+    <store>/<folder>/<name>/success.svg    the drawing of an ablation, and possibly a second one, `league.svg`; that of
+                                           a sweep is `leaderboard.svg`
 
 They are functions of stored runs and cells alone and can be recomputed at any time: running the same study again
 replaces them.
@@ -21,6 +22,7 @@ from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.store.records.studies import RESULT, SWEEPS, named_cells, write_cells
 from starpo.ragen.store.remote.opening import open_location
 from starpo.ragen.studies.ablation import AblationResult
+from starpo.ragen.studies.figures.leaderboard import draw_leaderboard
 from starpo.ragen.studies.figures.league import draw_league
 from starpo.ragen.studies.figures.success import draw_ablation
 from starpo.ragen.studies.grid import Grid
@@ -28,12 +30,11 @@ from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.result import StudyResult, Table
 from starpo.ragen.studies.spec import StudySpec
 from starpo.ragen.studies.sweep import Sweep
+from starpo.ragen.studies.sweep_tables import sweep_method, sweep_tables
 from starpo.ragen.studies.tables import (
     ablation_conclusion,
     ablation_method,
     ablation_tables,
-    sweep_method,
-    sweep_tables,
 )
 
 Request = TypeVar("Request", bound=StudySpec)
@@ -144,6 +145,10 @@ def _draw_ablation(result: AblationResult) -> dict[str, str]:
     return drawings | ({"league.svg": draw_league(result)} if result.grid.figure == "league" else {})
 
 
+def _draw_sweep(result: SweepResult) -> dict[str, str]:
+    return {"leaderboard.svg": draw_leaderboard(result).decode()} if result.is_measured else {}
+
+
 class Ablations(Studies[Grid, AblationResult]):
     """The ablations of one store."""
 
@@ -158,7 +163,7 @@ class Sweeps(Studies[Sweep, SweepResult]):
     """The sweeps of one store, and the cells that they have measured, which garbage collection protects."""
 
     word, cells, command, folder = "evaluation", "cells", "starpo evaluate", SWEEPS
-    spec, result, tables, method = Sweep, SweepResult, sweep_tables, sweep_method
+    spec, result, tables, method, draw = Sweep, SweepResult, sweep_tables, sweep_method, _draw_sweep
 
     def name_cells(self, name: str, cells: Mapping[str, Mapping[str, str]]) -> None:
         """Record which cells have been measured, replacing the previous record."""

@@ -1,10 +1,8 @@
-"""Tables of results: success by cell and panel and, beside an ablation's, what a paper found; a sweep's leaderboard."""
+"""Tables of an ablation: success by cell and panel, and beside it what a paper found."""
 
 from starpo.ragen.studies.ablation import AblationResult, CellResult, PanelResult
 from starpo.ragen.studies.figures.league import league_table
 from starpo.ragen.studies.finding import fallen, judge_order, sentence
-from starpo.ragen.studies.generalisation import generalisation_table, score_text
-from starpo.ragen.studies.leaderboard import Standing, SweepResult
 from starpo.ragen.studies.result import Table, interval, share
 
 _DIFFERENCE = "difference [95%], and by seed"
@@ -37,22 +35,6 @@ def ablation_method(result: AblationResult) -> str:
         f"Difference: success at the last evaluation minus the base's, with a {result.confidence:.0%} paired bootstrap "
         f"interval over matched seeds and prompts (percentile, {result.num_resamples:,} resamples, seed "
         f"{result.bootstrap_seed})."
-    )
-
-
-def sweep_tables(result: SweepResult) -> list[Table]:
-    """Return the leaderboard, one row per checkpoint and temperature, best first; for a matrix sweep, also a table with
-    one row per run and panel."""
-    leaderboard = Table(f"leaderboard; {_heading(result)}", _leaderboard(result), ("run",))
-    return [leaderboard, generalisation_table(result)] if result.sweep.is_matrix else [leaderboard]
-
-
-def sweep_method(result: SweepResult) -> str:
-    """Explain the columns in a sentence."""
-    mean = "success: mean over the environments, " if len(result.environments) > 1 else "success: "
-    return (
-        f"{mean}{result.confidence:.0%} interval (Wilson's where a prompt has one episode, else from resampling "
-        "prompts); to the first: paired over prompts, bootstrap."
     )
 
 
@@ -101,32 +83,3 @@ def _row(cell: CellResult, panel: PanelResult | None, is_same_end: bool) -> dict
         difference,
     )
     return {**row, **dict(zip(_COLUMNS, numbers, strict=True))}
-
-
-def _heading(result: SweepResult) -> str:
-    numbers = [score.num_episodes for standing in result.leaderboard for score in standing.scores.values()] or [0]
-    several = f"{min(numbers)} to {max(numbers)}" if min(numbers) != max(numbers) else str(numbers[0])
-    seeds = ", ".join(map(str, result.sweep.seeds))
-    return f"{len(result.cells)} cells; {several} episodes per score; seed{'s' * (len(result.sweep.seeds) > 1)} {seeds}"
-
-
-def _leaderboard(result: SweepResult) -> list[dict[str, str]]:
-    panels = result.environments if len(result.environments) > 1 else []
-    return [
-        {
-            "rank": str(standing.rank or ""),
-            "run": standing.run,
-            "checkpoint": str(standing.iteration),
-            "T": f"{standing.temperature:g}",
-            "success": interval(standing.success, standing.low, standing.high) or "not measured",
-            "to the first": _to_the_first(standing, result.leaderboard[0]),
-            **{panel: score_text(standing.scores.get(panel)) for panel in panels},
-        }
-        for standing in result.leaderboard
-    ]
-
-
-def _to_the_first(standing: Standing, first: Standing) -> str:
-    if not standing.rank or standing is first:
-        return "first" if standing.rank else ""
-    return str(standing.difference or "no prompt in common")

@@ -4,7 +4,8 @@ from starpo.ragen.studies.ablation import AblationResult, PanelResult
 from starpo.ragen.studies.ablation import CellResult as AblationCell
 from starpo.ragen.studies.finding import PaperFinding
 from starpo.ragen.studies.grid import Grid
-from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
+from starpo.ragen.studies.leaderboard import Standing, SweepResult
+from starpo.ragen.studies.scores import Score
 from starpo.ragen.studies.sweep import Sweep
 from tests.flows.hostile import HOSTILE
 

@@ -19,10 +19,11 @@ from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.ablation import AblationResult, CellResult, MatchedDifference, PanelResult
-from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
-from starpo.ragen.studies.result import Difference
+from starpo.ragen.studies.leaderboard import Standing, SweepResult
+from starpo.ragen.studies.scores import Comparison, Score
 from starpo.ragen.studies.studies import Ablations, Sweeps
-from starpo.ragen.studies.tables import ablation_tables, sweep_tables
+from starpo.ragen.studies.sweep_tables import sweep_tables
+from starpo.ragen.studies.tables import ablation_tables
 from starpo.schemas.manifest import Stage
 from tests.examples import example_turns
 
@@ -46,10 +47,13 @@ def assert_whole(text: str, rows: list[Mapping[str, object]], width: int) -> Non
 
 @pytest.fixture
 def sweep_result() -> SweepResult:
-    """Two runs, one with a long name, on three panels: seven columns, of which three are intervals."""
+    """Two runs, one with a long name, on three panels: eleven columns, of which two are intervals."""
     score = {"success": 0.375, "low": 0.137, "high": 0.694}
     scores = dict.fromkeys(PANELS, Score(seeds=[0], num_prompts=8, num_episodes=8, **score))
-    difference = Difference(mean=-0.125, low=-0.5, high=0.25)
+    difference = Comparison(
+        mean=-0.125, low=-0.5, high=0.25, p_value=0.25, adjusted_p_value=0.5, num_pairs=8, num_up=1, num_down=2,
+        num_needed=240,
+    )  # fmt: skip
     leaderboard = [
         Standing(rank=n + 1, run=run, iteration=20, temperature=0.5, difference=difference if n else None,
                  scores=scores, **score)

@@ -130,7 +130,7 @@ def test_comparison_uses_paired_initial_states(store: str, evaluated: Callable) 
     evaluated("half", [True] * 3 + [False] * 21)
     evaluated("quarter", [True] * 15 + [False] * 9)
     output = ragen("compare", "half", "quarter", "--store", store)
-    assert "+0.500 [+0.292, +0.708]" in output
+    assert "+0.500 [+0.284, +0.716]" in output
     assert "< 0.001" in output  # 12 gained, none lost: 2 / 2**12 = 0.0005
     assert "paired by initial state" in output
     facts = json.loads(ragen("compare", "half", "quarter", "--store", store, "--json"))

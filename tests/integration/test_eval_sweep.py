@@ -66,6 +66,7 @@ def test_every_cell_evaluated_without_retraining(swept: Store) -> None:
     assert next(iter(result.cells.values())) == at_start
     assert {standing.iteration for standing in result.leaderboard} == {0, 1, 2}
     assert [of.scores["sokoban"].num_episodes for of in result.leaderboard] == [16] * 6  # 8 prompts with two seeds
+    assert all(of.scores["sokoban"].seconds > 0 for of in result.leaderboard)
 
 
 def test_seeds_share_prompts_not_chance(swept: Store) -> None:

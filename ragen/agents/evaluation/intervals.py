@@ -2,7 +2,7 @@
 
 Which interval is right depends on what was sampled. With one episode per prompt, episodes are independent, and Wilson's
 interval is valid. With several episodes per prompt, outcomes of the same prompt are correlated, and an interval that
-treats them as independent is too narrow; whole prompts are resampled instead.
+treats them as independent is too narrow; Wilson's is then taken with fewer episodes, as many as they are worth.
 """
 
 import math
@@ -11,10 +11,10 @@ from statistics import NormalDist
 
 import numpy as np
 
+from starpo.ragen.agents.evaluation.clusters import cluster_mean, student_quantile
+
 Interval = tuple[float, float]
 """Lower and upper bound of a share, in [0, 1]."""
-
-_RESAMPLES_AT_ONCE = 256
 
 
 def wilson_interval(num_successes: int, num_trials: int, confidence: float = 0.95) -> Interval:
@@ -40,25 +40,21 @@ def wilson_interval(num_successes: int, num_trials: int, confidence: float = 0.9
     return _wilson(num_successes / num_trials, num_trials, confidence)
 
 
-def cluster_bootstrap_interval(
-    num_successes: Sequence[int] | np.ndarray,
-    num_trials: Sequence[int] | np.ndarray,
-    seed: int,
-    confidence: float = 0.95,
-    num_resamples: int = 10_000,
+def success_interval(
+    num_successes: Sequence[int] | np.ndarray, num_trials: Sequence[int] | np.ndarray, confidence: float = 0.95
 ) -> Interval:
-    """Percentile interval of a success rate from resampling whole prompts with replacement (Efron 1979).
+    """Interval of a success rate over prompts: Wilson's, with the number of independent episodes that they are worth.
 
-    The rate of a resample is its successes divided by its trials, so prompts are weighted by their episodes. If all
-    prompts have the same rate, the bootstrap interval has zero width, which would claim certainty; then the interval is
-    Wilson's with one trial per prompt, as if a prompt's episodes were copies of each other.
+        n* = min(p (1 - p) / error^2, episodes) * (z / t)^2
+
+    with the error of p over clusters (`clusters`), and the normal and Student's quantile (Korn and Graubard 1998; Dean
+    and Pagano 2015). With one episode per prompt it is Wilson's of the counts. If all prompts have the same rate, their
+    error of 0 would claim certainty; then each prompt counts as one trial, as if its episodes were copies.
 
     Args:
         num_successes: Successes of each prompt. [prompts]
         num_trials: Episodes of each prompt, at least 1. Without prompts, the interval is (0, 1). [prompts]
-        seed: Seed of the resampling; the same seed gives the same interval.
         confidence: Between 0 and 1.
-        num_resamples: Number of resamples.
 
     Raises:
         ValueError: If a prompt has no trial, or more successes than trials.
@@ -69,43 +65,20 @@ def cluster_bootstrap_interval(
     num_prompts = len(trials)
     if num_prompts == 0:
         return 0.0, 1.0
+    if (trials == 1).all():
+        return wilson_interval(int(successes.sum()), num_prompts, confidence)
+    share, error = cluster_mean(successes, trials)
     if np.ptp(successes / trials) == 0.0:
-        return _wilson(float(successes[0] / trials[0]), num_prompts, confidence)
-    random = np.random.default_rng(seed)
-    rates = []
-    for start in range(0, num_resamples, _RESAMPLES_AT_ONCE):
-        count = min(_RESAMPLES_AT_ONCE, num_resamples - start)
-        drawn = random.integers(num_prompts, size=(count, num_prompts))
-        rates.append(successes[drawn].sum(axis=1) / trials[drawn].sum(axis=1))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(np.concatenate(rates), [tail, 1 - tail])
-    return float(low), float(high)
+        return _wilson(share, num_prompts, confidence)
+    quantile = 0.5 + confidence / 2
+    narrowing = NormalDist().inv_cdf(quantile) / student_quantile(quantile, num_prompts - 1)
+    num_independent = min(share * (1 - share) / error**2, float(trials.sum())) * narrowing**2
+    return _wilson(share, num_independent, confidence)
 
 
-def success_interval(
-    num_successes: Sequence[int] | np.ndarray,
-    num_trials: Sequence[int] | np.ndarray,
-    seed: int,
-    confidence: float = 0.95,
+def mean_interval(
+    shares: Sequence[float], intervals: Sequence[Interval], least: float = 0.0, most: float = 1.0
 ) -> Interval:
-    """Interval of a success rate over prompts: Wilson's if every prompt has one episode, otherwise from resampling.
-
-    Args:
-        num_successes: Successes of each prompt. [prompts]
-        num_trials: Episodes of each prompt, at least 1. Without prompts, the interval is (0, 1). [prompts]
-        seed: Seed of the resampling.
-        confidence: Between 0 and 1.
-
-    Raises:
-        ValueError: As for `cluster_bootstrap_interval`.
-    """
-    trials = np.asarray(num_trials)
-    if trials.size and (trials == 1).all():
-        return wilson_interval(int(np.sum(num_successes)), len(trials), confidence)
-    return cluster_bootstrap_interval(num_successes, num_trials, seed, confidence)
-
-
-def mean_interval(shares: Sequence[float], intervals: Sequence[Interval], least: float = 0.0) -> Interval:
     """Interval of the mean of independent shares from their own intervals (Zou and Donner 2008, MOVER).
 
         low  = mean - sqrt(sum_e (p_e - low_e)^2) / E
@@ -118,11 +91,12 @@ def mean_interval(shares: Sequence[float], intervals: Sequence[Interval], least:
         shares: At least one share. [E]
         intervals: Interval of each share, all with the same confidence level, which is that of the result. [E]
         least: Smallest possible share; -1 for differences of shares.
+        most: Largest.
     """
     mean = math.fsum(shares) / len(shares)
     below = math.hypot(*(share - low for share, (low, _) in zip(shares, intervals, strict=True)))
     above = math.hypot(*(high - share for share, (_, high) in zip(shares, intervals, strict=True)))
-    return max(least, mean - below / len(shares)), min(1.0, mean + above / len(shares))
+    return max(least, mean - below / len(shares)), min(most, mean + above / len(shares))
 
 
 def pass_at_k(num_trials: Sequence[int] | np.ndarray, num_successes: Sequence[int] | np.ndarray, k: int) -> float:
@@ -146,7 +120,7 @@ def pass_at_k(num_trials: Sequence[int] | np.ndarray, num_successes: Sequence[in
     return sum(1 - math.comb(int(n) - int(c), k) / math.comb(int(n), k) for n, c in counts) / len(num_trials)
 
 
-def _wilson(share: float, num_trials: int, confidence: float) -> Interval:
+def _wilson(share: float, num_trials: float, confidence: float) -> Interval:
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     spread = 1 + z**2 / num_trials
     centre = (share + z**2 / (2 * num_trials)) / spread

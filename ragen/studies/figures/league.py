@@ -3,7 +3,7 @@
 AblationResult -> standings, best first -> table, draw_league -> SVG
 """
 
-from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, svg
+from starpo.ragen.core.pictures import COLOURS, draw_interval, label, new_figure, points_axis, style, svg
 from starpo.ragen.studies.ablation import AblationResult, CellResult
 from starpo.ragen.studies.result import Difference, Table, share
 
@@ -37,22 +37,19 @@ def draw_league(result: AblationResult) -> str:
     with style():
         figure = new_figure(7.6, 1.5 + 0.3 * len(cells), result.name, note)
         axes = figure.subplots()
-        axes.axvline(0, color="#5b6472", linewidth=1)
+        points_axis(axes)
         for place, cell in enumerate(reversed(cells)):
             for at, difference in zip((0.12, -0.12), _differences(result, cell), strict=True):
                 if difference is None:
                     continue
                 is_apart = difference.low > 0 or difference.high < 0
                 colour = COLOURS[2 if difference.mean > 0 else 1] if is_apart else "#8a93a3"
-                ends = [100 * difference.low, 100 * difference.high]
-                axes.plot(ends, [place + at] * 2, color=colour, linewidth=1.4, gid="interval")
-                filled = colour if at > 0 else "white"
-                axes.plot(100 * difference.mean, place + at, "o", color=colour, markerfacecolor=filled, markersize=5)
+                ends = difference.low, difference.high
+                draw_interval(axes, place + at, difference.mean, ends, colour, is_filled=at > 0)
             if result.panel not in cell.panels:
                 axes.text(0, place, " did not finish", va="center", fontsize=8, color="#5b6472")
         axes.set_yticks(range(len(cells)), [label(cell.label, 28) for cell in reversed(cells)])
-        axes.set(xlabel="points of success", ylim=(-0.6, len(cells) - 0.4))
-        axes.grid(axis="x")
+        axes.set(ylim=(-0.6, len(cells) - 0.4))
         axes.tick_params(axis="y", length=0)
         return svg(figure)
 

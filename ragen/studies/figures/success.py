@@ -3,7 +3,7 @@
 AblationResult -> draw_ablation -> SVG
 """
 
-from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, success_axis, svg
+from starpo.ragen.core.pictures import COLOURS, draw_interval, label, new_figure, points_axis, style, success_axis, svg
 from starpo.ragen.studies.ablation import AblationResult, CellResult
 
 _BASE = "#1f2430"
@@ -24,7 +24,7 @@ def draw_ablation(result: AblationResult) -> str:
         figure = new_figure(11, max(4.2, 1.6 + 0.36 * len(rows)), f"Ablation {result.name}", note)
         curves, forest = figure.subplots(1, 2, width_ratios=(1.2, 1))
         success_axis(curves)
-        forest.axvline(0, color="#98a2b3", linewidth=0.8)
+        points_axis(forest)
         reach = 0.02
         for row, cell in zip(rows, result.cells, strict=True):
             panel = cell.panels.get(result.panel)
@@ -41,14 +41,11 @@ def draw_ablation(result: AblationResult) -> str:
                 seeds = list(difference.per_seed.values())
                 reach = max(reach, *map(abs, (difference.low, difference.high, *seeds)))
                 forest.plot(seeds, [row] * len(seeds), ".", color=colour, markersize=4, alpha=0.5)
-                forest.plot([difference.low, difference.high], [row, row], color=colour, linewidth=1.6, gid="interval")
-                forest.plot([difference.mean], [row], "o", color=colour, markersize=6)
+                draw_interval(forest, row, difference.mean, (difference.low, difference.high), colour)
             elif cell.is_base:
                 forest.plot([0], [row], "s", color=colour, markersize=6)
-        forest.set(ylim=(max(1, len(rows)) - 0.5, -0.5), xlim=(-1.1 * reach, 1.1 * reach), xlabel="points of success")
+        forest.set(ylim=(max(1, len(rows)) - 0.5, -0.5), xlim=(-1.1 * reach, 1.1 * reach))
         forest.set_yticks(rows, [f"{label(cell.label)}\n{_note(cell, result.panel)}" for cell in result.cells])
-        forest.xaxis.set_major_formatter(lambda value, _: f"{100 * value:+.3g}" if abs(value) > 1e-9 else "0")
-        forest.grid(axis="x")
         return svg(figure)
 
 

@@ -3,10 +3,11 @@
 import pytest
 
 from starpo.ragen.studies.generalisation import entries, generalisation_table
-from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
+from starpo.ragen.studies.leaderboard import Standing, SweepResult
 from starpo.ragen.studies.result import Difference
+from starpo.ragen.studies.scores import Score
 from starpo.ragen.studies.sweep import Sweep
-from starpo.ragen.studies.tables import sweep_tables
+from starpo.ragen.studies.sweep_tables import sweep_tables
 
 TRAINED = {"b": "bandit", "s": "sokoban", "b2": "bandit"}
 PANELS = ["bandit", "sokoban"]
@@ -58,4 +59,4 @@ def test_table_row_per_run_and_panel(result) -> None:
         "last": "0.400 [0.300, 0.500]", "last - first": "+0.200 [+0.100, +0.300]",
     }  # fmt: skip
     assert [row["last"] for row in rows if row["run"] == "s"] == ["not measured", "0.900 [0.800, 1.000]"]
-    assert sweep_tables(result)[1].rows == rows
+    assert sweep_tables(result)[2].rows == rows

@@ -1,17 +1,23 @@
 """Scores and leaderboard, computed by hand."""
 
+import csv
+from pathlib import Path
+
 import pytest
 
+from starpo.flows.console.studies import write_result
 from starpo.ragen.agents.evaluation.intervals import wilson_interval
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.studies.checkpoints import SweepCell
-from starpo.ragen.studies.leaderboard import Score, SweepResult, summarise
+from starpo.ragen.studies.leaderboard import SweepResult, summarise
 from starpo.ragen.studies.outcomes import CellOutcome
+from starpo.ragen.studies.scores import Score
 from starpo.ragen.studies.sweep import Sweep
-from starpo.ragen.studies.tables import sweep_tables
+from starpo.ragen.studies.sweep_tables import sweep_tables
 
 PROMPTS = [(number, f"d{number}") for number in range(10)]
 
@@ -78,6 +84,9 @@ def test_best_first_others_compared() -> None:
     assert equal.mean == 0.0
     assert last.mean == pytest.approx(-0.6)  # six prompts of ten
     assert last.low < -0.6 < last.high < 0
+    assert (last.num_pairs, last.num_up, last.num_down) == (10, 0, 6)
+    # 6 of one sign: 2 / 2^6; three pairs; sd sqrt(0.24 * 10/9): 10 (2.8016 * 0.1633 / 0.6)^2 = 5.8
+    assert (last.p_value, last.adjusted_p_value, last.num_needed) == (0.03125, 0.09375, 6)
     apart = [result.leaderboard[0], *(s.model_copy(update={"difference": None}) for s in result.leaderboard[1:])]
     for standings, second in ((result.leaderboard, str(equal)), (apart, "no prompt in common")):
         rows = sweep_tables(result.model_copy(update={"leaderboard": standings}))[0].rows
@@ -161,3 +170,40 @@ def test_prompts_of_one_training_excluded_everywhere() -> None:
     (warning,) = (warning for warning in result.warnings if "training" in warning)
     assert "2 of 10 prompts" in warning
     assert "started 1.000, on the prompts that count 0.750" in warning
+
+
+def played(num_successes: int, cost: float | None = None) -> CellOutcome:
+    """Outcome of ten episodes that return 10 for success and 1 less for every prompt, in which one more was lost."""
+    plain = outcome(num_successes)
+    totals = {
+        "num_errors": 1, "num_episodes": 10, "num_truncated": 2, "num_turns": 40, "num_format_errors": 4,
+        "num_response_tokens": 900, "seconds": 1.5, **({} if cost is None else {"cost": cost}),
+    }  # fmt: skip
+    returns = {prompt: (10.0 * total - at, 1) for at, (prompt, (total, _)) in enumerate(plain.counts.items())}
+    return CellOutcome(plain.headline, plain.counts, returns=returns, totals=totals)
+
+
+def test_returns_and_totals_by_hand() -> None:
+    """3 and 5 successes of 10 in two seeds: mean return 40 / 10 - 4.5; costs are known of one seed only."""
+    cells = [cell("a", seed=0), cell("a", seed=1), cell("b", seed=0), cell("b", seed=1)]
+    result = summed(cells, [played(3, 0.5), played(5), played(9, 0.5), played(9, 0.25)])
+    best, worse = (standing.scores["bandit"] for standing in result.leaderboard)
+    assert (worse.mean_return, best.mean_return) == pytest.approx((-0.5, 4.5))
+    assert worse.return_low < -0.5 < worse.return_high
+    assert worse.return_difference.mean == pytest.approx(-5.0)
+    assert (worse.return_difference.num_down, worse.return_difference.num_up) == (6, 0)
+    assert (worse.malformed, worse.truncated, worse.tokens_per_episode) == (0.1, 0.2, 90)
+    assert (worse.num_errors, worse.seconds, worse.cost, best.cost) == (2, 3.0, None, 0.75)
+
+
+def test_result_written_by_suffix(tmp_path: Path) -> None:
+    result = summed([cell("a_1"), cell("b")], [played(3), played(9)])
+    for suffix, start in {"csv": b"rank,run", "tex": b"% needs", "svg": b"<svg", "pdf": b"%PDF"}.items():
+        assert write_result(result, tmp_path / f"result.{suffix}").read_bytes().startswith(start)
+    first, second = csv.DictReader((tmp_path / "result.csv").open())
+    assert (first["run"], first["difference"], second["return_difference"]) == ("b", "", "-6.0")
+    assert r"a\_1" in (tmp_path / "result.tex").read_text()
+    assert "a_1@1" in (tmp_path / "result.svg").read_text()
+    assert (tmp_path / "result.svg").read_text().count('id="interval') == 3  # two scores, one difference
+    with pytest.raises(ConfigError, match="no cell of the sweep s was measured"):
+        write_result(summed([cell("a")], [None]), tmp_path / "none.csv")

@@ -6,7 +6,7 @@ import pytest
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.ragen.studies.outcomes import read_evaluations, read_seconds, read_training_success
+from starpo.ragen.studies.outcomes import read_evaluations, read_outcome, read_seconds, read_training_success
 from starpo.schemas.manifest import Stage
 from tests.examples import example
 
@@ -42,6 +42,21 @@ def test_rates_by_prompt_without_errors(store):
     put(store, 0, replaced(twice, success=[True, False, False, True], status=status))
     rates = read_evaluations(store, "mine")["sokoban"][0]
     assert {seed: rate for (seed, _), rate in rates.items()} == {7: 0.5, 8: 0.0}
+
+
+def test_cell_has_returns_and_totals(store):
+    one = example("episodes")
+    status, returns = ["truncated", "timeout"], [2.5, 9.0]
+    table = replaced(one, status=status, episode_return=returns, num_format_errors=[1, 0])
+    facts = {"stage": STAGE, "settings": {}, "inputs": {}, "seed": 0}
+    key = stage_key(STAGE, {}, {}, 0)
+    store.put_table("episodes", table, Facts(key=key, headline={"evaluation/sokoban/engine_cost": 0.25}, **facts))
+    outcome = read_outcome(store, key, "sokoban")
+    assert list(outcome.returns.values()) == [(2.5, 1)]
+    assert outcome.totals == {
+        "num_errors": 1, "num_episodes": 1, "num_truncated": 1, "num_turns": 1, "num_format_errors": 1,
+        "num_response_tokens": one["num_response_tokens"][0].as_py(), "cost": 0.25,
+    }  # fmt: skip
 
 
 def test_iterations_ascend_and_panels_are_apart(store):

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.agents.evaluation.intervals import (
-    cluster_bootstrap_interval,
     mean_interval,
     pass_at_k,
     success_interval,
@@ -29,7 +28,6 @@ def test_wilson_of_no_success_in_ten():
 
 def test_no_trials_give_widest_interval():
     assert wilson_interval(0, 0) == (0.0, 1.0)
-    assert cluster_bootstrap_interval([], [], seed=0) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(2, 1), (-1, 1)])
@@ -37,7 +35,7 @@ def test_impossible_counts_are_refused(successes, trials):
     with pytest.raises(ValueError, match="expected 0 <= successes <= trials"):
         wilson_interval(successes, trials)
     with pytest.raises(ValueError, match="expected for every prompt 0 <= successes <= trials"):
-        cluster_bootstrap_interval([successes], [trials], seed=0)
+        success_interval([successes], [trials])
 
 
 @pytest.mark.ci
@@ -51,32 +49,25 @@ def test_wilson_holds_the_share_and_mirrors(trials, data):
     assert (low, high) == pytest.approx((1 - mirrored[1], 1 - mirrored[0]), abs=1e-12)
 
 
-def test_single_episode_bootstrap_near_wilson():
-    successes = [1] * 80 + [0] * 120
-    wilson = wilson_interval(80, 200)
-    bootstrap = cluster_bootstrap_interval(successes, [1] * 200, seed=1)
-    assert bootstrap == pytest.approx(wilson, abs=0.01)
+def test_several_episodes_by_hand():
+    # rates 1, 1/2, 0, 1/2: p = 1/2, error sqrt(4/3 * 2 * (2 * 1/2)^2) / 8 = 0.204124: worth 0.25 / 0.041667 = 6;
+    # Student's quantile of 3 degrees instead of the normal one: 6 (1.95996 / 3.1824)^2 = 2.2758
+    half = 1.95996 / (1 + 3.84146 / 2.2758) * (0.25 / 2.2758 + 3.84146 / 4 / 2.2758**2) ** 0.5
+    assert success_interval([2, 1, 0, 1], [2] * 4) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-3)
 
 
-def test_bootstrap_resamples_whole_prompts():
+def test_copies_count_once():
     """64 prompts with 8 episodes each, all with the same outcome per prompt, count as 64 trials, not as 512."""
-    successes, trials = [8] * 32 + [0] * 32, [8] * 64
-    low, high = cluster_bootstrap_interval(successes, trials, seed=1)
-    assert (low, high) == pytest.approx(wilson_interval(32, 64), abs=0.02)
+    low, high = success_interval([8] * 32 + [0] * 32, [8] * 64)
+    assert (low, high) == pytest.approx(wilson_interval(32, 64), abs=0.01)
     naive_low, naive_high = wilson_interval(256, 512)
     assert high - low > 2.5 * (naive_high - naive_low)
 
 
-def test_bootstrap_without_spread_claims_no_certainty():
-    assert cluster_bootstrap_interval([4] * 10, [4] * 10, seed=0) == wilson_interval(10, 10)
-    assert cluster_bootstrap_interval([0] * 10, [4] * 10, seed=0) == wilson_interval(0, 10)
-    assert cluster_bootstrap_interval([2] * 10, [4] * 10, seed=0) == wilson_interval(5, 10)
-
-
-def test_bootstrap_depends_on_seed():
-    successes, trials = [n // 3 for n in range(1, 30)], list(range(1, 30))
-    assert cluster_bootstrap_interval(successes, trials, 3) == cluster_bootstrap_interval(successes, trials, 3)
-    assert cluster_bootstrap_interval(successes, trials, 3) != cluster_bootstrap_interval(successes, trials, 4)
+def test_no_spread_claims_no_certainty():
+    assert success_interval([4] * 10, [4] * 10) == wilson_interval(10, 10)
+    assert success_interval([0] * 10, [4] * 10) == wilson_interval(0, 10)
+    assert success_interval([2] * 10, [4] * 10) == wilson_interval(5, 10)
 
 
 @given(st.integers(1, 7), st.data())
@@ -113,9 +104,16 @@ def test_mean_interval_within_widest(counts: list[tuple[int, int]]) -> None:
     assert high - low <= max(upper - lower for lower, upper in intervals) + 1e-12
 
 
-def test_single_episodes_wilson_several_resampled() -> None:
-    assert success_interval([1, 0, 1], [1, 1, 1], seed=0) == wilson_interval(2, 3)
-    assert success_interval([2, 0, 1], [2, 2, 2], seed=0) == cluster_bootstrap_interval([2, 0, 1], [2, 2, 2], seed=0)
-    assert success_interval([], [], seed=0) == (0.0, 1.0)
-    with pytest.raises(ValueError, match="at least 1 trial"):
-        success_interval([1, 0], [1, 0], seed=0)
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 8)), min_size=1, max_size=30))
+def test_success_interval_holds_the_share(counts: list[tuple[int, int]]) -> None:
+    successes, trials = zip(*((min(pair), pair[1]) for pair in counts), strict=True)
+    low, high = success_interval(successes, trials)
+    share = sum(successes) / sum(trials)
+    assert 0.0 <= low <= share + 1e-12
+    assert share - 1e-12 <= high <= 1.0
+    assert low < high
+
+
+def test_single_episodes_have_wilsons_interval() -> None:
+    assert success_interval([1, 0, 1], [1, 1, 1]) == wilson_interval(2, 3)
+    assert success_interval([], []) == (0.0, 1.0)

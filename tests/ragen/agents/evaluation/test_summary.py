@@ -2,8 +2,8 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.agents.evaluation.episodes import fold_episodes
-from starpo.ragen.agents.evaluation.intervals import wilson_interval
-from starpo.ragen.agents.evaluation.summary import summarise
+from starpo.ragen.agents.evaluation.intervals import success_interval, wilson_interval
+from starpo.ragen.agents.evaluation.summary import summarise, total_episodes
 
 
 def _episodes(make_turns, outcomes: dict[int, list[bool]], cell: str = "lake", **columns):
@@ -43,8 +43,9 @@ def test_several_samples_a_prompt(make_turns):
     assert values["evaluation/lake/pass_at_1"] == pytest.approx(4 / 9)
     assert values["evaluation/lake/pass_at_2"] == pytest.approx(5 / 9)
     assert "evaluation/lake/pass_at_4" not in values  # there are three samples per prompt
-    # The three prompts of a resample are all prompt 2, or all prompt 0, with probability 1/27 > 2.5% each.
-    assert (values["evaluation/lake/success_low"], values["evaluation/lake/success_high"]) == (0.0, 1.0)
+    low, high = success_interval([3, 1, 0], [3, 3, 3])
+    assert (values["evaluation/lake/success_low"], values["evaluation/lake/success_high"]) == (low, high)
+    assert low < wilson_interval(4, 9)[0]
 
 
 def test_errors_counted_not_as_failures(make_turns):
@@ -74,3 +75,18 @@ def test_mixture_parts_are_summarised(make_turns):
 
 def test_no_episodes_give_nothing(make_turns):
     assert summarise(_episodes(make_turns, {})) == {}
+
+
+def test_totals_leave_out_errors(make_turns):
+    episodes = _episodes(make_turns, {0: [True], 1: [False]})
+    lost = _episodes(make_turns, {2: [False]}, status="env_error")
+    cut = _episodes(make_turns, {3: [False]}, status="truncated")
+    totals = total_episodes(pa.concat_tables([episodes, lost, cut]))
+    assert totals == {
+        "num_errors": 1,
+        "num_episodes": 3,
+        "num_truncated": 1,
+        "num_turns": 3,
+        "num_format_errors": 0,
+        "num_response_tokens": 6,
+    }

@@ -1,0 +1,88 @@
+"""Whether chance alone explains a paired difference, also if it is one of many; and how many states would tell.
+
+differences by state -> sign_flip_test -> p-values -> holm
+difference, its standard error -> states_needed
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+NUM_FLIPS = 9_999
+SEED = 20_250_424
+ALPHA = 0.05
+POWER = 0.8
+_NUMBERS_AT_ONCE = 1 << 20
+_DIGITS = 12
+"""Differences that agree to this many decimals are equal: the order of a sum changes how it rounds."""
+
+
+def sign_flip_test(differences: np.ndarray) -> float:
+    """Two-sided p-value of the sum of differences, if each was as likely to have had the opposite sign.
+
+    p = (1 + resamples with |sum_i s_i d_i| >= |sum_i d_i|) / (1 + NUM_FLIPS),   s_i = -1 or 1
+
+    The permutation test of paired samples (Fisher 1935). If all differences other than 0 are of one size, the p-value
+    is the exact one, which is that of the sign test, and for one episode per state that of McNemar 1947. Deterministic:
+    the signs are drawn with a fixed seed.
+
+    Args:
+        differences: One number for each state, weighted if the weights of states differ. [states]
+    """
+    differences = np.asarray(differences, dtype=np.float64).round(_DIGITS)
+    up, down = int((differences > 0).sum()), int((differences < 0).sum())
+    differences = differences[differences != 0]
+    if len(np.unique(np.abs(differences))) <= 1:
+        tail = sum(math.comb(up + down, k) for k in range(min(up, down) + 1))
+        return min(1.0, 2 * tail / 2 ** (up + down))
+    random, num_reached, sum_ = np.random.default_rng(SEED), 0, differences.sum()
+    at_once = max(1, _NUMBERS_AT_ONCE // len(differences))
+    for start in range(0, NUM_FLIPS, at_once):
+        is_flipped = random.integers(0, 2, (min(at_once, NUM_FLIPS - start), len(differences)), dtype=np.uint8)
+        sums = sum_ - 2 * (is_flipped @ differences)
+        num_reached += int((np.abs(sums) >= abs(sum_) - 10**-_DIGITS * len(differences)).sum())
+    return (1 + num_reached) / (1 + NUM_FLIPS)
+
+
+def holm(p_values: Sequence[float], num_hypotheses: int | None = None) -> list[float]:
+    """Correct p-values of several hypotheses, so that any is below alpha by chance with probability alpha (Holm 1979).
+
+        adjusted of the i-th smallest = max over j <= i of min(1, (m - j + 1) p_(j))
+
+    Args:
+        p_values: P-values. [hypotheses]
+        num_hypotheses: m; larger than the number of p-values if these are not all that could have been looked at, such
+            as the comparisons with the best of k, which is one of k (k - 1) / 2 pairs. None: their number.
+
+    Returns:
+        Aligned with `p_values`.
+    """
+    number, adjusted, largest = num_hypotheses or len(p_values), [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        largest = max(largest, min(1.0, (number - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def states_needed(num_states: int, difference: float, error: float) -> int | None:
+    """Number of states at which a difference of this size would be told apart from none.
+
+        n = num_states ((z_(1 - alpha/2) + z_power) error / difference)^2
+
+    with alpha = 5%, two-sided, and a power of 80% (Miller 2024, "Adding error bars to evals", Section 5).
+
+    Args:
+        num_states: Number of states of the measurement.
+        difference: Measured mean difference, taken for the true one.
+        error: Its standard error there.
+
+    Returns:
+        None if the difference is 0, or its error is not known.
+    """
+    if not difference or not error or not math.isfinite(error):
+        return None
+    normal = NormalDist()
+    distance = normal.inv_cdf(1 - ALPHA / 2) + normal.inv_cdf(POWER)
+    return math.ceil(num_states * (distance * error / difference) ** 2)
