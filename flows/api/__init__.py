@@ -2,7 +2,8 @@
 
 scripting          `starpo.train`, `starpo.play`
 opened_run         `starpo.open_run`, `runs`, `sql`: a run of a store as an object
-evaluation         evaluation of a run's checkpoint
+evaluation         `starpo.evaluate`: whatever answers, on the same initial states
+subjects           who is evaluated and on what, as one writes it
 checkpoint_export  a checkpoint as a folder
 diagnosis          a run's metrics examined again
 objectives         comparison of objectives on a stored update

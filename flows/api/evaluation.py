@@ -1,6 +1,6 @@
 """Evaluation of whatever answers, and the comparison of all of it on the same initial states.
 
-subjects, on -> read_evaluation -> Asked -> carry_out: runs of no iteration, missing cells of a sweep -> SweepResult
+subjects, on -> read_evaluation -> Evaluation -> carry_out: runs of no iteration, missing cells -> SweepResult
 """
 
 import hashlib
@@ -9,11 +9,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import fspath
+from types import MappingProxyType
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
-from starpo.flows.api.opened_run import NO_OVERRIDES
 from starpo.flows.api.subjects import SubjectRun, plan_subjects
 from starpo.flows.console.start import train_config
 from starpo.flows.console.stores import Address, open_store
@@ -32,7 +32,7 @@ from starpo.ragen.studies.sweep import Sweep
 def evaluate(
     subjects: str | Sequence[str],
     on: str | Sequence[str] = (),
-    overrides: Mapping[str, Any] = NO_OVERRIDES,
+    overrides: Mapping[str, Any] = MappingProxyType({}),
     *,
     iterations: str | Sequence[int] = "last",
     temperatures: Sequence[float] = (),
@@ -76,13 +76,13 @@ def evaluate(
         "samples_per_prompt": samples_per_prompt,
     }
     texts, places = ([value] if isinstance(value, str) else list(value) for value in (subjects, on))
-    asked = read_evaluation(opened, texts, places, overrides, given, name)
+    evaluation = read_evaluation(opened, texts, places, overrides, given, name)
     address = None if store is None else fspath(store)
-    return carry_out(opened, asked, console, address=address, is_local=not server)
+    return carry_out(opened, evaluation, console, address=address, is_local=not server)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Evaluation:
     """An evaluation as it was asked for.
 
     Attributes:
@@ -101,7 +101,7 @@ def read_evaluation(
     overrides: Mapping[str, Any],
     given: Mapping[str, Any],
     name: str | None = None,
-) -> Asked:
+) -> Evaluation:
     """Read who is evaluated on what (`plan_subjects`). Nothing is written.
 
     Args:
@@ -134,12 +134,12 @@ def read_evaluation(
     names += [run.name for runs in planned.subjects.values() for run in runs]
     label = names[0][:110] if len(names) == 1 else "evaluation"
     sweep = Sweep.make({"name": name or f"{label}-{digest}", **values}, "starpo evaluate")
-    return Asked(sweep, planned.subjects)
+    return Evaluation(sweep, planned.subjects)
 
 
 def carry_out(
     store: Store,
-    asked: Asked,
+    evaluation: Evaluation,
     console: Console,
     *,
     address: str | None = None,
@@ -150,7 +150,7 @@ def carry_out(
 
     Args:
         store: The store.
-        asked: What is evaluated.
+        evaluation: What is evaluated.
         console: Console for the progress.
         address: Address of the store, for a server. None for the configured one.
         is_local: Evaluate in this process. Otherwise on the local Prefect server, which is started if necessary.
@@ -159,13 +159,13 @@ def carry_out(
     Raises:
         StarPOError: If a run of no iteration, or a cell, fails; the result of the other cells is stored.
     """
-    for subject, runs in asked.runs.items():
+    for subject, runs in evaluation.runs.items():
         for run in runs:
             state = store.runs.state(run.name)
             if state is None or state.status != "completed":
                 say(console, f"{subject}: run {run.name}")
                 train_config(store, run.name, "evaluate", run.config, console, is_local=is_local, address=address)
-    plan, studies = plan_sweep(store, asked.sweep), Sweeps(store.url)
+    plan, studies = plan_sweep(store, evaluation.sweep), Sweeps(store.url)
     if is_local or not plan.missing:
         studies.begin(plan.sweep)
         endings = _endings(store, plan, studies, console)

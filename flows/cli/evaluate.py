@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from starpo.flows.api.evaluation import Asked, carry_out, read_evaluation
+from starpo.flows.api.evaluation import Evaluation, carry_out, read_evaluation
 from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_store, parse_overrides, stoppable
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.pages import check_output
@@ -84,14 +84,14 @@ def evaluate(
         "num_prompts": prompts,
         "samples_per_prompt": samples,
     }
-    asked = read_evaluation(opened, subjects or [], on or [], parse_overrides(set_), given, name)
+    evaluation = read_evaluation(opened, subjects or [], on or [], parse_overrides(set_), given, name)
     if dry_run:
-        _print_plan(opened, asked, as_json)
+        _print_plan(opened, evaluation, as_json)
         return
-    name, console = asked.sweep.name, Console(stderr=True)
+    name, console = evaluation.sweep.name, Console(stderr=True)
     with stoppable(not server):
         try:
-            carry_out(opened, asked, console, address=store, is_local=not server, concurrency=concurrency)
+            carry_out(opened, evaluation, console, address=store, is_local=not server, concurrency=concurrency)
         except CellsFailedError:
             _show(studies, name, as_json, output)
             raise
@@ -104,12 +104,12 @@ def _show(studies: Sweeps, name: str, as_json: bool, output: Path | None) -> Non
         say(Console(stderr=True), f"written: {write_result(studies.get(name), output)}")
 
 
-def _print_plan(store: Store, asked: Asked, as_json: bool) -> None:
+def _print_plan(store: Store, evaluation: Evaluation, as_json: bool) -> None:
     """Print how many of the cells are stored and how many are missing, and which subjects begin a run."""
     names = set(store.runs.names())
-    begun = {subject: runs for subject, runs in asked.sweep.subjects.items() if names.issuperset(runs)}
-    to_begin = {subject: runs for subject, runs in asked.sweep.subjects.items() if subject not in begun}
-    sweep = asked.sweep.model_copy(update={"subjects": begun})
+    begun = {subject: runs for subject, runs in evaluation.sweep.subjects.items() if names.issuperset(runs)}
+    to_begin = {subject: runs for subject, runs in evaluation.sweep.subjects.items() if subject not in begun}
+    sweep = evaluation.sweep.model_copy(update={"subjects": begun})
     plan = plan_sweep(store, sweep) if sweep.runs or begun else SweepPlan(sweep, [], {})
     checkpoints: dict[tuple[str, str], list[int]] = {}
     for planned in plan.cells:

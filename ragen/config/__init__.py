@@ -5,7 +5,7 @@ policy       origin of the first checkpoint; model_files: its files and their di
 agent        how observations become prompts and responses become actions
 rollout      sampling, group and shard sizes, the engine
 search       settings of any registered search
-engine       what an engine declares: torch_engine, vllm_engine, openai_engine
+engine       what an engine declares: torch_engine, vllm_engine, openai_engine, scripted_engine
 reward       components of the reward; reward_components: settings of the built-in ones
 filter       which groups are trained on
 update       objective, optimiser, learner; objective_options: of single estimators and surrogates

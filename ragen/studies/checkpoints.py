@@ -3,6 +3,7 @@
 Sweep, store --expand--> Expansion(cells, checkpoints still missing)
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +21,8 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.ragen.studies.sweep import Sweep, SweepPanel
 
+_CHECKPOINT = re.compile(r"(.*?)(?::(\d+))?", re.DOTALL)
+"""A run, or the checkpoint after so many iterations."""
 _SIZES = {
     "num_prompts": "give --prompts N for both, or ",
     "samples_per_prompt": "give --samples N for both, or ",
@@ -149,10 +152,10 @@ def _players(sweep: Sweep, store: Store) -> list[_Player]:
     def config_of(run: str) -> StarPOConfig:
         return recorded_config(run, store.runs.get(run).config, "Evaluate runs of this release")
 
-    names = [entry.partition(":") for entry in sweep.runs]
-    configs = {run: apply_overrides(config_of(run), sweep.overrides, f"run {run}") for run, _, _ in names}
+    names = [match.groups() for entry in sweep.runs if (match := _CHECKPOINT.fullmatch(entry))]
+    configs = {run: apply_overrides(config_of(run), sweep.overrides, f"run {run}") for run, _ in names}
     players = []
-    for run, _, number in names:
+    for run, number in names:
         config = configs[run]
         panels = {
             name: _Panel(name, settings, _agent(sweep, run, name, configs), _evaluation(sweep, config))
@@ -165,11 +168,11 @@ def _players(sweep: Sweep, store: Store) -> list[_Player]:
             config = config_of(run)
             evaluation = _evaluation(sweep, config)
             shown_names = [shown, *list(config.panels)[1:]]
-            own = {
+            panels = {
                 called: _Panel(name, settings, config.agent, evaluation)
                 for called, (name, settings) in zip(shown_names, config.panels.items(), strict=True)
             }
-            players.append(_Player(subject, run, 0, config, own))
+            players.append(_Player(subject, run, 0, config, panels))
     return players
 
 

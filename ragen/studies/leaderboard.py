@@ -63,6 +63,11 @@ class SweepResult(StudyResult):
     unknown_origins: dict[str, int] = Field(default_factory=dict)
     """Run -> stages of its training that are not in the store, if there are any."""
 
+    def label(self, standing: Standing) -> str:
+        """Name a row: `RUN@40`, or the subject that is no run."""
+        is_run = standing.run not in self.sweep.subjects
+        return f"{standing.run}@{standing.iteration}" if is_run else standing.run
+
     @property
     def failures(self) -> dict[str, str]:
         """Label of a cell -> why it failed."""

@@ -12,7 +12,6 @@ from starpo.ragen.core.settings import Settings
 from starpo.ragen.studies.spec import StudySpec, repeated
 
 _CHANGEABLE = ("rollout.engine", "evaluation.")
-_RUN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(:\d+)?$"
 _EVERY = re.compile(r"every:([1-9][0-9]{0,6})")
 
 
@@ -43,7 +42,7 @@ class Sweep(StudySpec):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
     """Name of its result."""
-    runs: list[Annotated[str, Field(pattern=_RUN)]] = Field(default_factory=list)
+    runs: list[str] = Field(default_factory=list)
     """Runs whose checkpoints are evaluated: those of `iterations`, or of `RUN:40` the one after 40 iterations."""
     subjects: dict[str, dict[str, str]] = Field(default_factory=dict)
     """Others by name, such as a model: their runs of no iteration, whose first checkpoint is evaluated, and what the

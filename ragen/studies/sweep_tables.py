@@ -8,13 +8,13 @@ from starpo.ragen.studies.leaderboard import Standing, SweepResult
 from starpo.ragen.studies.result import Table, interval
 from starpo.ragen.studies.scores import Comparison, Score
 
-_NAMES = ("run", "panel")
+_NAMES = ("subject", "panel")
 
 
 def sweep_tables(result: SweepResult) -> list[Table]:
     """Return the leaderboard, one row per checkpoint and temperature, best first; the panels, one row per checkpoint,
     temperature and panel; for a matrix sweep, also a table with one row per run and panel."""
-    leaderboard = Table(f"leaderboard; {_heading(result)}", _leaderboard(result), ("run",))
+    leaderboard = Table(f"leaderboard; {_heading(result)}", _leaderboard(result), ("subject",))
     panels = Table("by panel", _panels(result), _NAMES)
     matrix = [generalisation_table(result)] if result.sweep.is_matrix else []
     return [leaderboard, *([panels] if panels.rows else []), *matrix]
@@ -25,7 +25,7 @@ def sweep_method(result: SweepResult) -> str:
     mean = "success: mean over the environments, " if len(result.environments) > 1 else "success: "
     needed = [
         f"To tell {of.difference.mean:+.3f} apart would take about {rounded(of.difference.num_needed)} states; "
-        f"{of.run}@{of.iteration} played {of.difference.num_pairs:,}."
+        f"{result.label(of)} played {of.difference.num_pairs:,}."
         for of in result.leaderboard
         if of.difference and of.difference.num_needed and of.difference.num_needed > of.difference.num_pairs
     ]
@@ -94,15 +94,17 @@ def _heading(result: SweepResult) -> str:
     return f"{len(result.cells)} cells; {several} episodes per score; seed{'s' * (len(result.sweep.seeds) > 1)} {seeds}"
 
 
-def _policy(standing: Standing) -> dict[str, str]:
-    return {"run": standing.run, "checkpoint": str(standing.iteration), "T": f"{standing.temperature:g}"}
+def _policy(result: SweepResult, standing: Standing) -> dict[str, str]:
+    """Name who was evaluated; a checkpoint is numbered only where it is a run's."""
+    checkpoint = "" if standing.run in result.sweep.subjects else str(standing.iteration)
+    return {"subject": standing.run, "checkpoint": checkpoint, "T": f"{standing.temperature:g}"}
 
 
 def _leaderboard(result: SweepResult) -> list[dict[str, str]]:
     return [
         {
             "rank": str(standing.rank or ""),
-            **_policy(standing),
+            **_policy(result, standing),
             "success": interval(standing.success, standing.low, standing.high) or "not measured",
             "to the first": _to_the_first(standing, result.leaderboard[0]),
             "p": p_text(standing.difference.adjusted_p_value if standing.difference else None),
@@ -117,7 +119,7 @@ def _panels(result: SweepResult) -> list[dict[str, str]]:
     has_several = len(result.environments) > 1
     rows = [
         {
-            **_policy(standing),
+            **_policy(result, standing),
             "panel": panel,
             **({"success": score_text(score)} if has_several else {}),
             **_episodes(score),

@@ -60,7 +60,7 @@ def test_what_to_evaluate_on_is_asked(store: Store) -> None:
         read_task(store, "nowhere")
 
 
-def test_runs_of_others_have_the_panels_of_a_run(store: Store) -> None:
+def test_others_play_panels_of_run(store: Store) -> None:
     planned = plan_subjects(store, ["mine", "random"], [], {}, {})
     config = planned.subjects["random"][0].config
     run = preset("smoke")
@@ -72,7 +72,7 @@ def test_runs_of_others_have_the_panels_of_a_run(store: Store) -> None:
     assert config.agent.prompt == "full"  # that of the run is for a policy that was trained on it
 
 
-def test_environments_of_a_type_share_a_run(store: Store) -> None:
+def test_environments_of_type_share_run(store: Store) -> None:
     planned = plan_subjects(store, ["solver"], ["Sokoban", "SokobanNewVocab", "Bandit"], {}, {"num_prompts": 4})
     configs = [run.config for run in planned.subjects["solver"]]
     panels = [list(config.panels) for config in configs]
@@ -85,7 +85,7 @@ def test_names_of_panels_stay_names(store: Store) -> None:
     assert (planned.environments, planned.panels) == (["sokoban", "Bandit"], {})
 
 
-def test_questions_are_a_panel_of_their_file(store: Store, tmp_path: Path) -> None:
+def test_file_of_questions_is_panel(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "sums.jsonl"
     file.write_text("".join(json.dumps({"question": f"{n} + 1?", "answer": n + 1}) + "\n" for n in range(8)))
     (task,) = read_task(store, str(file))

@@ -26,7 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return Store(str(store))
 
 
-def test_all_play_the_states_of_the_run(store: Store) -> None:
+def test_all_play_states_of_run(store: Store) -> None:
     result = starpo.evaluate(["mine", "mine:0", "random", "solver"], store=store.url, quiet=True)
     assert result.leaderboard[0].run == "solver"
     assert {(row.run, row.iteration) for row in result.leaderboard} == {
@@ -38,7 +38,7 @@ def test_all_play_the_states_of_the_run(store: Store) -> None:
     assert len(set(map(tuple, states.values()))) == 1
 
 
-def test_what_is_stored_is_not_played_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_cells_not_played_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     first = starpo.evaluate("random", "Bandit", num_prompts=4, store=store.url, quiet=True)
 
     def fail(*_: object) -> None:
@@ -56,7 +56,7 @@ def test_further_temperatures_and_seeds_are_added(store: Store) -> None:
     assert {tuple(row.scores["bandit"].seeds) for row in result.leaderboard} == {(0, 1)}
 
 
-def test_states_of_a_rollout_are_the_panel(store: Store) -> None:
+def test_states_of_rollout_are_panel(store: Store) -> None:
     turns = starpo.open_run("mine", store.url).table("turns", 0)
     result = starpo.evaluate(["mine:0", "mine:1", "solver"], "mine:0", store=store.url, quiet=True)
     (panel,) = result.environments

@@ -1,4 +1,4 @@
-"""A sweep: success of every checkpoint on every panel, and its difference from the first, each with its interval.
+"""An evaluation: success of every checkpoint on every panel, and its difference from the first, each with its interval.
 
 SweepResult -> draw_leaderboard -> SVG, PDF or PNG
 """
@@ -28,7 +28,7 @@ def draw_leaderboard(result: SweepResult, form: str = "svg") -> bytes:
     with style():
         # at least a quarter of an inch for a row, and an eighth for each of its panels
         height = 1.7 + len(rows) * max(0.26, 0.13 * len(panels)) + 0.2 * (len(panels) > 1) * -(-len(panels) // 4)
-        figure = new_figure(9.5, max(2.6, height), f"Sweep {result.name}", note)
+        figure = new_figure(9.5, max(2.6, height), f"Evaluation {result.name}", note)
         left, right = figure.subplots(1, 2, sharey=True)
         points_axis(right)
         for place, standing in enumerate(rows):
@@ -56,7 +56,7 @@ def draw_leaderboard(result: SweepResult, form: str = "svg") -> bytes:
 
 
 def _name(result: SweepResult, standing: Standing) -> str:
-    """Name a row: run and checkpoint, and the temperature if there are several."""
+    """Name a row, with the temperature if there are several."""
     has_several = len({of.temperature for of in result.leaderboard}) > 1
     temperature = f" T={standing.temperature:g}" if has_several else ""
-    return f"{standing.run}@{standing.iteration}{temperature}"
+    return f"{result.label(standing)}{temperature}"
