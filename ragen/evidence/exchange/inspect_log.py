@@ -41,6 +41,7 @@ def inspect_samples(file: Path) -> Iterator[Piece]:
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
         with subprocess.Popen(command, cwd=tempfile.gettempdir(), **pipes) as process:
             try:
+                assert process.stdout is not None
                 yield from _samples(file, stream_lines(process.stdout, file.name))
                 if process.wait():
                     raise DataError(f"{file}: {command[0]} cannot read it ({_last_line(errors)})")

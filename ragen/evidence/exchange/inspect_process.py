@@ -129,7 +129,7 @@ def _plain(sample: Any) -> dict[str, Any]:
     value = sample.model_dump(mode="json", include=KEPT)
     spoken = {message.id for message in sample.messages if message.role == "assistant" and message.id}
     calls = [event for event in sample.events if event.event == "model" and event.output.choices]
-    offered = next((call.tools for call in calls if call.output.choices[0].message.id in spoken), [])
+    offered: list[Any] = next((call.tools for call in calls if call.output.choices[0].message.id in spoken), [])
     value["tools"] = [tool.model_dump(mode="json", exclude_none=True, exclude={"options"}) for tool in offered]
     value["stop_reason"] = sample.output.choices[0].stop_reason if sample.output.choices else None
     return value

@@ -8,6 +8,8 @@ The conversation is `messages`, as the log ends with: calls of other agents and 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.evidence.exchange.content import number_of
 from starpo.ragen.evidence.exchange.inspect_process import is_verdict, score_of
 from starpo.ragen.evidence.exchange.messages import turns_of
 from starpo.ragen.evidence.exchange.trace import Trace, TraceFault
@@ -45,7 +47,7 @@ def read_inspect(value: InspectSample) -> Trace:
     if error and not any(message["role"] == "assistant" and "weight" not in message for message in messages):
         raise TraceFault(f"has no response, because of an error: {str(error.get('message'))[:200]}")
     score = (sample.get("scores") or {}).get(log["scorer"]) or {}
-    reward = score_of(score.get("value"))
+    reward = number_of(score_of(score.get("value")), "score")
     is_judged = reward is not None and (is_verdict(score["value"]) or log["is_accuracy"])
     return Trace(
         f"{sample['id']}/{sample['epoch']}",
@@ -81,10 +83,10 @@ def _metadata(sample: Mapping[str, Any], log: Mapping[str, Any], error: Any, lim
 
 def _note(log: Mapping[str, Any]) -> str:
     others = log["other_scorers"]
-    kept = f"; scores of {', '.join(map(repr, others))} are in info" if others else ""
+    kept = f"; scores of {', '.join(map(quoted, others))} are in info" if others else ""
     if log["scorer"] is None:
         return f"it has no scores that are numbers or verdicts, so that there are no rewards{kept}"
-    return f"the reward is the score of {log['scorer']!r}{kept}"
+    return f"the reward is the score of {quoted(log['scorer'])}{kept}"
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:

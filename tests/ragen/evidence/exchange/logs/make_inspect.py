@@ -1,6 +1,5 @@
 """Makes the three logs of Inspect in this folder, with inspect-ai alone: `python make_inspect.py`, with 0.3.285."""
 
-import base64
 from pathlib import Path
 from tempfile import mkdtemp
 
