@@ -4,6 +4,7 @@ How the logs were made: tests/ragen/evidence/exchange/logs/README.md.
 """
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -25,10 +26,8 @@ import json, sys, zipfile, zipfile_zstd
 source, target, changes = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
     for name in old.namelist():
-        if name != "header.json":
-            new.writestr(name, old.read(name))
-        elif changes:
-            new.writestr(name, json.dumps(json.loads(old.read(name)) | changes))
+        data = old.read(name)
+        new.writestr(name, json.dumps(json.loads(data) | changes) if name == "header.json" else data)
 """
 FAULTS = {  # what a log of faults says, by sample: id, epoch -> success, status, return, whether it is valid, truncated
     "late/1": (False, "env_error", 0.0, False, False),
@@ -82,7 +81,7 @@ def changed(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.mark.parametrize(
     ("name", "traces", "set_aside", "turns"),
-    [("shop.eval", 4, 0, 9), ("letters.json", 3, 0, 3), ("faults.eval", 3, 1, 4)],
+    [("shop.eval", 4, 0, 9), ("letters.json", 3, 0, 3), ("faults.eval", 3, 1, 4), ("killed.eval", 3, 3, 3)],
 )
 def test_rows_of_log_add_up(store: Store, name: str, traces: int, set_aside: int, turns: int) -> None:
     counts = take(store, LOGS / name)
@@ -138,7 +137,7 @@ def test_newer_log_names_versions(store: Store, tmp_path: Path, changed: Callabl
 
 
 def rewrite(source: Path, target: Path, **changes: object) -> None:
-    """Copy a log with fields of its header changed, or without changes with no header: Inspect compresses with zstd."""
+    """Copy a log with fields of its header changed. Inspect compresses with zstd, and its environment reads that."""
     python = make_python("inspect", PACKAGES)
     subprocess.run([python, "-c", REWRITE, source, target, json.dumps(changes)], check=True)
 
@@ -167,10 +166,9 @@ def test_log_without_samples_says_status(store: Store, changed: Callable[..., Pa
     assert "is not in the log, whose status is 'started'" in refusal(store, changed(interrupt))
 
 
-def test_crashed_evaluation_is_read(store: Store, tmp_path: Path) -> None:
-    file = tmp_path / "crashed.eval"
-    rewrite(LOGS / "shop.eval", file)
-    assert take(store, file)["traces"] == 4
+def test_killed_evaluation_names_status(store: Store) -> None:
+    output = run(store, "import", "mine", LOGS / "killed.eval", "--format", "inspect").output
+    assert re.search(r"3 set aside, such as 'killed.eval:\d/1' is not in the log, whose status is 'started'", output)
 
 
 def test_log_without_scores_is_unpaid(store: Store, changed: Callable[..., Path]) -> None:
