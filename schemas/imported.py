@@ -22,7 +22,8 @@ def imported_info(facts: Mapping[str, Any]) -> str:
     """Return `info` of an imported turn.
 
     Args:
-        facts: `format` of the source; `absent`, the columns that it lacks; and `messages`, the prompt's, if any.
+        facts: `format` of the source; `absent`, the columns that it lacks; `messages`, the prompt's, if any; and
+            `metadata`, what else it says of the trajectory, in the first turn.
     """
     return json.dumps({"imported": dict(facts)})
 

@@ -130,6 +130,7 @@ class Importer(Runner):
             aside = SetAside(Path(folder))
             with Spool(Path(folder, "turns.arrow")) as spool:
                 taken = take_in(file, form, spool, aside, should_keep_groups=should_keep_groups)
+                self.notes += taken.notes
                 digest = content_digest(spool.batches(), TURNS.schema)
                 if not taken.num_traces and not aside.num_traces:
                     raise DataError(f"{file}: it contains no trajectory")

@@ -46,6 +46,9 @@ class Runtime(BaseSettings):
     vllm_python: str | None = None
     """Interpreter of the environment with vLLM. None: the current one if it has vLLM, else the one created by `make
     vllm`."""
+    inspect_python: str | None = None
+    """Interpreter of the environment with inspect-ai, which reads logs of Inspect. None: the current one if it has
+    inspect-ai, else that of the command `inspect` on the PATH."""
     should_repeat: bool = True
     """On a GPU, compute gradients with deterministic kernels alone, and fix every choice of kernels, so that the same
     stage gives the same bytes on the same type of GPU with the same software. False: updates up to 1.6 times faster

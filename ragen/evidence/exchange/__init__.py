@@ -6,6 +6,7 @@ content        messages of chat formats as text; image_parts: their images
 verifiers      traces of verifiers and prime-rl, import
 atif           ATIF, import and export
 messages       chat messages as JSON lines, import and export
+inspect_log    logs of Inspect, import; inspect_process: their reader; inspect_sample: a sample as a trace
 spool          temporary file of the rows of many traces, before they become a dataset
 setting_aside  traces that could not be imported
 intake         reads a file of traces into a spool

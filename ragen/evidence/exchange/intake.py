@@ -11,6 +11,8 @@ from typing import Any
 
 from starpo.ragen.core.errors import ConfigError, DataError
 from starpo.ragen.evidence.exchange.atif import read_atif, rows_digest
+from starpo.ragen.evidence.exchange.inspect_log import inspect_samples
+from starpo.ragen.evidence.exchange.inspect_sample import read_inspect
 from starpo.ragen.evidence.exchange.lines import Piece, documents, json_lines
 from starpo.ragen.evidence.exchange.messages import read_messages
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
@@ -22,6 +24,7 @@ READERS: dict[str, Callable[[Any], Trace]] = {
     "atif": read_atif,
     "verifiers": read_verifiers,
     "messages": read_messages,
+    "inspect": read_inspect,
 }
 """Format -> function that reads the trace of a piece of a file."""
 
@@ -36,10 +39,12 @@ class Taken:
     Attributes:
         num_traces: Number of traces.
         is_paid: Whether they have rewards.
+        notes: What the source says of the file, such as which of several scores is the reward.
     """
 
     num_traces: int
     is_paid: bool
+    notes: tuple[str, ...] = ()
 
 
 def iterations_of(path: Path, form: str) -> list[Path]:
@@ -59,7 +64,8 @@ def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep
         path: A file; for ATIF also a folder with one document per file.
         form: One of `READERS`.
         spool: Receives the rows, and is finished afterwards.
-        aside: Receives broken traces, traces without a reward if others have one, and those of incomplete groups.
+        aside: Receives broken traces, traces that neither failed nor have a reward if others have
+            one, and those of incomplete groups.
         should_keep_groups: Whether to keep groups. If False, every trajectory is a group of its own, and none is set
             aside because of its group.
 
@@ -70,6 +76,8 @@ def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep
     if form not in READERS:
         raise ConfigError(f"'{form}' is not an import format; expected one of: turns, {', '.join(READERS)}")
     paid: dict[str, bool] = {}
+    failed: set[str] = set()
+    notes: dict[str, None] = {}
     for piece in _pieces(path, form):
         if piece.fault:
             aside.add(piece.place, piece.fault, piece.beginning)
@@ -79,16 +87,18 @@ def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep
             rows = _rows(trace if should_keep_groups else _alone(trace), piece.place, form)
             spool.add(rows, [turn.images for turn in trace.turns])
             paid[rows[0]["trajectory_id"]] = trace.reward is not None
+            failed |= {rows[0]["trajectory_id"]} if trace.has_failed else set()
+            notes |= {trace.note: None} if trace.note else {}
         except TraceFault as fault:
             aside.add(piece.place, str(fault), piece.beginning)
     spool.finish()
     is_paid = any(paid.values())
-    unpaid = [name for name, has_reward in paid.items() if not has_reward] if is_paid else []
+    unpaid = [name for name, has_reward in paid.items() if not has_reward and name not in failed] if is_paid else []
     _leave_out(spool, aside, unpaid, "has no reward, and others have")
     usual, ragged = spool.ragged()
     reason = f"is of a group of another size than {usual}; groups='alone' takes each trajectory by itself"
     _leave_out(spool, aside, ragged, reason)
-    return Taken(spool.num_traces, is_paid)
+    return Taken(spool.num_traces, is_paid, tuple(f"{path.name}: {note}" for note in notes))
 
 
 def _trace(path: Path, piece: Piece, form: str) -> Trace:
@@ -128,5 +138,7 @@ def _pieces(path: Path, form: str) -> Iterator[Piece]:
         if form != "atif":
             raise DataError(f"{path}: is a folder; traces of format '{form}' are read from a file")
         return documents(path)
+    if form == "inspect":
+        return inspect_samples(path)
     pieces = documents(path) if path.suffix == ".json" else json_lines(path)
     return episode_traces(pieces) if form == "verifiers" else pieces

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from starpo.ragen.core.errors import DataError
 
@@ -42,18 +42,23 @@ def json_lines(file: Path) -> Iterator[Piece]:
     """
     try:
         with file.open("rb") as stream:
-            number = 0
-            while line := stream.readline(MAX_PIECE_BYTES + 1):
-                number += 1
-                place = f"{file.name}:{number}"
-                if len(line) > MAX_PIECE_BYTES:
-                    while line and not line.endswith(b"\n"):
-                        line = stream.readline(MAX_PIECE_BYTES)
-                    yield Piece(place, None, f"is longer than {MAX_PIECE_BYTES // 2**20} MiB", "")
-                elif line.strip():
-                    yield parsed(place, line)
+            yield from stream_lines(stream, file.name)
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+def stream_lines(stream: IO[bytes], name: str) -> Iterator[Piece]:
+    """Read each line of an open file or pipe of that name; blank lines are skipped."""
+    number = 0
+    while line := stream.readline(MAX_PIECE_BYTES + 1):
+        number += 1
+        place = f"{name}:{number}"
+        if len(line) > MAX_PIECE_BYTES:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MAX_PIECE_BYTES)
+            yield Piece(place, None, f"is longer than {MAX_PIECE_BYTES // 2**20} MiB", "")
+        elif line.strip():
+            yield parsed(place, line)
 
 
 def documents(path: Path) -> Iterator[Piece]:

@@ -101,6 +101,8 @@ class Trace:
         columns: Columns of `turns`, equal in all turns, that the source provides and that override the derived ones.
         digest: `atif.rows_digest` of the rows it was exported from, for our own exports.
         tools: Declarations of the tools that it could call.
+        metadata: What else the source says, as JSON: kept in `info` of the first turn.
+        note: What an import should say of the whole file, if anything.
     """
 
     name: str | None
@@ -115,6 +117,8 @@ class Trace:
     columns: Mapping[str, Any] = field(default_factory=dict)
     digest: str | None = None
     tools: Sequence[Any] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
 
 
 def rows_of(trace: Trace, name: str, source: str) -> list[Row]:
@@ -242,9 +246,9 @@ def _info(trace: Trace, turn: TraceTurn, source: str) -> str:
         {"role": "assistant", "content": turn.response},
     ]
     tools = trace.tools if is_text and (turn is trace.turns[0] or turn.is_context_start) else ()
-    return imported_info(
-        {"format": source, "absent": absent} | text_facts(prompt, response, tools, _observation(turn), turn.response)
-    )
+    metadata = {"metadata": dict(trace.metadata)} if trace.metadata and turn is trace.turns[0] else {}
+    texts = text_facts(prompt, response, tools, _observation(turn), turn.response)
+    return imported_info({"format": source, "absent": absent} | texts | metadata)
 
 
 def _observation(turn: TraceTurn) -> str:

@@ -186,6 +186,15 @@ def test_rewards_for_all_traces_or_none(take: TakeIn) -> None:
     assert table["executed_actions"].to_pylist() == [[], []]
 
 
+def test_failed_trace_needs_no_reward(take: TakeIn) -> None:
+    """Its status leaves it out of every statistic: others' rewards do not make it incomplete."""
+    talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    failed = {"messages": talk, "status": "env_error"}
+    table, aside, taken = take([{"messages": talk, "return": 1.0}, failed, {"messages": talk}], "messages")
+    assert table["status"].to_pylist() == ["ok", "env_error"]
+    assert (taken.is_paid, aside.num_traces) == (True, 1)
+
+
 @pytest.mark.parametrize("agent", [FULL, WINDOW], ids=["full", "window"])
 def test_atif_round_trip_is_exact(store, put_run, take: TakeIn, tmp_path: Path, agent) -> None:
     table = put_run(agent=agent)
