@@ -81,21 +81,24 @@ def _of(*checks: tuple[str, Check]) -> dict[str, list[Check]]:
     return by_column
 
 
+_TURNS = _of(
+    ("trajectory_id group_id env", _not_empty),
+    ("env_seed dynamics_seed sampling_seed member turn forfeited_actions actions_left", _counts),
+    ("action_cost", each_value("is finite and at most 0", lambda cost: cost.is_finite() & (cost <= 0))),
+    ("status", _one_of(STATUSES)),
+    ("finish_reason", _one_of(FINISH_REASONS)),
+    ("origin", _one_of(ORIGINS)),
+    ("initial_state_digest state_digest", _digest),
+    ("prompt_ids response_ids", _token_ids),
+    ("behaviour_logprobs", _logprobs),
+    ("executed_actions", _actions),
+    ("action_rewards", _finite_items),
+    ("info", each_value("is a JSON object", _is_object)),
+)
+
 CHECKS: dict[str, dict[str, list[Check]]] = {
-    "turns": _of(
-        ("trajectory_id group_id env", _not_empty),
-        ("env_seed dynamics_seed sampling_seed member turn forfeited_actions actions_left", _counts),
-        ("action_cost", each_value("is finite and at most 0", lambda cost: cost.is_finite() & (cost <= 0))),
-        ("status", _one_of(STATUSES)),
-        ("finish_reason", _one_of(FINISH_REASONS)),
-        ("origin", _one_of(ORIGINS)),
-        ("initial_state_digest state_digest", _digest),
-        ("prompt_ids response_ids", _token_ids),
-        ("behaviour_logprobs", _logprobs),
-        ("executed_actions", _actions),
-        ("action_rewards", _finite_items),
-        ("info", each_value("is a JSON object", _is_object)),
-    ),
+    "turns": _TURNS,
+    "episode_turns": _TURNS,
     "siblings": _of(
         ("trajectory_id", _not_empty),
         ("turn candidate", _counts),

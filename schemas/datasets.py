@@ -338,6 +338,15 @@ EPISODES = Dataset(
     ),
 )
 
+EPISODE_TURNS = Dataset(
+    name="episode_turns",
+    version=1,
+    row="a turn of an evaluated episode; the group is the prompt of the panel",
+    key=TURNS.key,
+    columns=TURNS.columns,
+)
+
 DATASETS: dict[str, Dataset] = {
-    d.name: d for d in (TURNS, SIBLINGS, REWARDS, SELECTION, SAMPLES, METRICS, EPISODES, IMAGES, TURN_IMAGES)
+    d.name: d
+    for d in (TURNS, SIBLINGS, REWARDS, SELECTION, SAMPLES, METRICS, EPISODES, EPISODE_TURNS, IMAGES, TURN_IMAGES)
 }

@@ -124,6 +124,7 @@ ROW_RULES: dict[str, tuple[Rule, ...]] = {
     "samples": (),
     "metrics": (),
     "episodes": _EPISODE_ROWS,
+    "episode_turns": TURN_ROWS,
 }
 """Dataset kind -> rules on single rows."""
 
@@ -137,5 +138,6 @@ ACROSS_RULES: dict[str, tuple[Rule, ...]] = {
     "samples": _SAMPLE_TABLE,
     "metrics": _METRIC_TABLE,
     "episodes": _EPISODE_TABLE,
+    "episode_turns": TURN_TABLE,
 }
 """Dataset kind -> rules across rows."""

@@ -1,4 +1,4 @@
-"""checkpoint -> episodes, metrics of one cell (the fixed panel of an environment)."""
+"""checkpoint -> episodes, their turns, and metrics of one cell (the fixed panel of an environment)."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -17,8 +17,7 @@ from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 
-STAGE = Stage(name="evaluate", version=4)
-_SEVERAL_SAMPLES = Stage(name="evaluate", version=5)
+STAGE = Stage(name="evaluate", version=5)
 """Of several samples per prompt, whose interval of success is another since; what was stored of one is still right."""
 
 _OF_TRAINING_ALONE = {"temperature", "num_groups", "staleness", "max_attempts", "num_greedy", "search"}
@@ -71,10 +70,9 @@ def evaluate(
         **({"seed": seed} if seed else {}),
     }
     code = {**environment_code(environment), **agent_code(agent.prompt, agent.form)}
-    inputs, outputs = {"checkpoint": checkpoint}, ("episodes", "metrics")
+    inputs, outputs = {"checkpoint": checkpoint}, ("episode_turns", "episodes", "metrics")
     do = partial(_play, panel, environment, agent, rollout, evaluation, lineage, progress)
-    stage = STAGE if evaluation.samples_per_prompt == 1 else _SEVERAL_SAMPLES
-    return Work(stage, outputs, do, settings, inputs, evaluation.panel_seed, code, cell)
+    return Work(STAGE, outputs, do, settings, inputs, evaluation.panel_seed, code, cell)
 
 
 def _play(
@@ -89,7 +87,7 @@ def _play(
     store: Store,
     placement: ModelPlacement,
 ) -> Iterator[Output]:
-    from starpo.ragen.agents.evaluation.episodes import fold_episodes
+    from starpo.ragen.agents.evaluation.episodes import episode_turns, fold_episodes
     from starpo.ragen.agents.evaluation.summary import summarise
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
@@ -138,5 +136,6 @@ def _play(
     # with a deadline, wall-clock time decides what is played
     is_repeatable = placement.players.is_deterministic(rollout) and rollout.deadline_s is None
     repeatability: dict[str, Any] = {"is_deterministic": is_repeatable, "replay_fault": make(environment).replay_fault}
+    yield Output("episode_turns", episode_turns(turns), **repeatability)
     yield Output("metrics", metrics_table(iteration, work.name, values), values, **repeatability)
     yield Output("episodes", episodes, values, **repeatability)

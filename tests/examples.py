@@ -1,6 +1,6 @@
 """A small valid example of every dataset, for tests and benchmarks.
 
-turns, siblings, rewards, selection, samples, metrics, episodes, images, turn_images: `example(kind)`
+turns, siblings, rewards, selection, samples, metrics, episodes, episode_turns, images, turn_images: `example(kind)`
 turns of any length: `example_turns(...)`
 any folder, stored: `put_folder(...)`
 """
@@ -225,6 +225,7 @@ _MAKERS = {
     "samples": _samples,
     "metrics": _metrics,
     "episodes": _episodes,
+    "episode_turns": lambda: example_turns().cast(DATASETS["episode_turns"].schema),
     "images": _images,
     "turn_images": _turn_images,
 }

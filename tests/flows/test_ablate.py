@@ -7,12 +7,12 @@ import pytest
 
 from starpo.flows.ablation_plan import plan_ablation
 from starpo.flows.cli.ablate import _looking_at, ablate
-from starpo.flows.console.follow import RunFailedError
 from starpo.flows.console.studies import run_study
 from starpo.flows.presets import GRIDS, preset
 from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation import AblationResult, CellResult, MatchedDifference, PanelResult
+from starpo.ragen.studies.finish import CellsFailedError
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 from starpo.ragen.studies.tables import ablation_tables
@@ -254,6 +254,6 @@ def test_stored_result_ends_command_without_prefect(
     monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: ended)
     monkeypatch.setattr("starpo.flows.console.studies.SILENCE_S", 0.2)
     monkeypatch.setattr("starpo.flows.console.studies.POLL_S", 0.05)
-    with pytest.raises(RunFailedError, match=r"^1 failed, as the result says\. This is what the store says"):
+    with pytest.raises(CellsFailedError, match=r"^1 failed, as the result says\. This is what the store says"):
         run_study(studies, plan, plan.grid, "ablation/custom", {}, lambda: ({}, "no active run"), as_json=False)
     assert "failed: b1: NothingKeptError" in capsys.readouterr().out

@@ -54,8 +54,9 @@ SMALL = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, in
 FILTER = FilterConfig(keep=0.7)
 
 
-MUTATED = [kind for kind in DATASETS if kind not in ("images", "turn_images")]
-"""Those of a rollout of texts; pixels are compared with their digests (tests/integration/test_visual_training.py)."""
+MUTATED = [kind for kind in DATASETS if kind not in ("images", "turn_images", "episode_turns")]
+"""Those of a rollout of texts; pixels are compared with their digests (tests/integration/test_visual_training.py), and
+turns of episodes have the rules of turns."""
 
 
 class Speaker:

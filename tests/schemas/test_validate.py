@@ -243,7 +243,8 @@ VALUE_FAULTS = [
     for name in names.split()
 ]
 
-FAULTS = [*(("turns", *fault) for fault in TURN_FAULTS), *OTHER_FAULTS, *VALUE_FAULTS]
+OF_TURNS = [*(("turns", *fault) for fault in TURN_FAULTS), *OTHER_FAULTS, *VALUE_FAULTS]
+FAULTS = [*OF_TURNS, *(("episode_turns", *fault) for kind, *fault in OF_TURNS if kind == "turns")]
 
 
 def test_every_check_and_rule_has_fault() -> None:

@@ -1,6 +1,7 @@
 """Evaluated turns folded into the dataset `episodes`: one row per episode, with its text but without its tokens.
 
 turns of one cell, states seen in training -> episodes of the cell `<name>`, and those of `<name>/seen`
+turns -> dataset `episode_turns`
 """
 
 from collections.abc import Set as AbstractSet
@@ -8,7 +9,7 @@ from collections.abc import Set as AbstractSet
 import polars as pl
 import pyarrow as pa
 
-from starpo.schemas.datasets import EPISODES, STATUSES
+from starpo.schemas.datasets import EPISODE_TURNS, EPISODES, STATUSES, UNKNOWN_FINISH
 
 SEEN = "/seen"
 """Suffix of the cell of episodes from initial states seen in training; they do not count towards a panel's success."""
@@ -61,3 +62,24 @@ def fold_episodes(
     )
     schema = EPISODES.schema
     return episodes.select(schema.names).to_arrow().cast(schema)
+
+
+def episode_turns(turns: pa.Table) -> pa.Table:
+    """Return the turns of one evaluated environment as they are stored.
+
+    Args:
+        turns: Dataset `turns`, and the images of its prompts, which are not kept.
+
+    Returns:
+        Dataset `episode_turns`. Where log-probs are unknown (a server's model, a player without one), so are the
+        tokens, as the text was tokenised here: these rows have none, and finish_reason 'unknown', as imported ones.
+    """
+    schema = EPISODE_TURNS.schema
+    frame = pl.DataFrame(turns.select(schema.names))
+    is_unknown = pl.col("behaviour_logprobs").list.eval(pl.element().is_nan()).list.any()
+    nothing = {
+        name: pl.lit([], dtype=frame.schema[name]) for name in ("prompt_ids", "response_ids", "behaviour_logprobs")
+    }
+    hidden = [pl.when(is_unknown).then(empty).otherwise(pl.col(name)).alias(name) for name, empty in nothing.items()]
+    finish = pl.when(is_unknown).then(pl.lit(UNKNOWN_FINISH)).otherwise(pl.col("finish_reason")).alias("finish_reason")
+    return frame.with_columns(*hidden, finish).select(schema.names).to_arrow().cast(schema)

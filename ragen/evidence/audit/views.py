@@ -92,6 +92,7 @@ class _Stored(NamedTuple):
 _PLAYED = _Stored({"env": "env as environment"}, {"env": [_ENVIRONMENT]})
 _STORED = {
     "turns": _PLAYED,
+    "episode_turns": _PLAYED,
     "selection": _PLAYED,
     "episodes": _Stored(
         {

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.ragen.agents.evaluation.episodes import SEEN
+from starpo.ragen.agents.evaluation.episodes import SEEN, fold_episodes
 from starpo.ragen.agents.evaluation.summary import summarise
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.runs.verify.differences import is_close
+from starpo.schemas.datasets import UNKNOWN_FINISH
 
 
 def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
@@ -36,6 +37,28 @@ def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapp
     for name in sorted(expected.keys() | values.keys() - elsewhere):
         if not is_close(values.get(name), expected.get(name)):
             yield f"metrics has {quoted(name)} = {values.get(name)}, the episodes give {expected.get(name)}"
+
+
+def folding_differences(episodes: pa.Table, turns: pa.Table) -> Iterator[str]:
+    """Compare episodes with their turns.
+
+    Args:
+        episodes: Dataset `episodes`.
+        turns: Dataset `episode_turns` of the same evaluation. Where tokens are unknown, they are not counted.
+    """
+    order = ["env_seed", "member"]
+    skipped = {"cell", "temperature"}
+    if pc.any(pc.equal(turns["finish_reason"], UNKNOWN_FINISH)).as_py():
+        skipped.add("num_response_tokens")
+    names = [name for name in episodes.schema.names if name not in skipped]
+    stored = episodes.select(names).sort_by([(name, "ascending") for name in order])
+    folded = fold_episodes(turns, "", 0.0).select(names).sort_by([(name, "ascending") for name in order])
+    if stored.num_rows != folded.num_rows:
+        yield f"there are {stored.num_rows} episodes, their turns give {folded.num_rows}"
+        return
+    for name in names:
+        if not stored[name].equals(folded[name]):
+            yield f"the episodes' {name} is not that of their turns"
 
 
 def rollout_differences(turns: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:

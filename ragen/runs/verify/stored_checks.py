@@ -21,7 +21,12 @@ from starpo.ragen.envs.make import environment_type
 from starpo.ragen.runs.verify.actions import episode_differences, turn_differences
 from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.inputs import VerifiedInputs
-from starpo.ragen.runs.verify.numbers import evaluation_differences, rollout_differences, update_differences
+from starpo.ragen.runs.verify.numbers import (
+    evaluation_differences,
+    folding_differences,
+    rollout_differences,
+    update_differences,
+)
 from starpo.ragen.runs.verify.scratch import Stored
 from starpo.ragen.runs.verify.unreplayable import check_can_be_played, evaluated_cells
 from starpo.ragen.runs.verify.verdict import CheckResult, NotComputedError, Verdict, summarised
@@ -171,8 +176,11 @@ def _episode_actions(stage: StoredStage) -> Iterable[str]:
 
 
 def _evaluation_numbers(stage: StoredStage) -> Iterable[str]:
-    headline = stage.manifest("episodes").headline
-    return evaluation_differences(stage.table("episodes"), stage.table("metrics"), headline)
+    episodes, headline = stage.table("episodes"), stage.manifest("episodes").headline
+    yield from evaluation_differences(episodes, stage.table("metrics"), headline)
+    turns = stage.artifacts.get("episode_turns")
+    if turns is not None and turns.table is not None:
+        yield from folding_differences(episodes, turns.table)
 
 
 def _update_tokens(stage: StoredStage) -> Iterable[str]:

@@ -170,7 +170,7 @@ def test_no_thread_holds_connection_afterwards() -> None:
 def test_played_data_named_alike_in_views() -> None:
     views = described_views()
     assert {name for name, schema in views.items() if "environment" in schema.names} == {
-        "turns", "trajectories", "selection", "episodes", "panels"
+        "turns", "trajectories", "selection", "episodes", "episode_turns", "panels"
     }  # fmt: skip
     assert {name for name, schema in views.items() if "panel" in schema.names} == {"episodes", "panels"}
     assert not [name for name, schema in views.items() if {"env", "cell", "digest"} & set(schema.names)]
