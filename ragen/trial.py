@@ -5,6 +5,7 @@ settings, a policy's folder -> episodes in this process -> Trial -> advice
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import polars as pl
@@ -116,7 +117,13 @@ class Trial:
         )
 
 
-def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Store | None = None) -> Trial:
+def play_trial(
+    config: StarPOConfig,
+    folder: str,
+    num_episodes: int,
+    store: Store | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Trial:
     """Play episodes in this process.
 
     Args:
@@ -124,13 +131,14 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
         folder: Local folder of the policy.
         num_episodes: Number of episodes, rounded up to whole groups of at most four.
         store: Passed to reward components that need it.
+        tell: Called with a line for each incident, such as a refused request, also if no trial comes of the episodes.
 
     Raises:
         EngineError: If every episode ended by a fault of the environment.
         StarPOError: If the policy cannot be loaded, or a reward component fails.
     """
     from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
-    from starpo.ragen.agents.rollout.shards import make_episodes, play_shards, remarks_of
+    from starpo.ragen.agents.rollout.shards import incidents_of, make_episodes, play_shards, remarks_of
     from starpo.ragen.agents.rollout.torch.engine import TorchEngine
     from starpo.ragen.learning.reward.compute import compute_rewards
 
@@ -153,8 +161,13 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
     engine.load(job.folder, job.checkpoint_key)  # before the clock starts
     num_shards = 1 if Device.here().is_gpu else min(Runtime.current().threads, num_groups)
     shards = make_episodes(groups, members, math.ceil(num_groups / num_shards))
+
+    def tell_incidents(turns: pa.Table) -> None:
+        for incident in incidents_of(turns, config.environment) if not config.tags else ():
+            tell(incident)
+
     began = time.monotonic()
-    turns = play_shards(LocalPlayer(engine, num_shards), job, shards)
+    turns = play_shards(LocalPlayer(engine, num_shards), job, shards, on_turns=tell_incidents)
     seconds = time.monotonic() - began
     types = {tag: part.type for tag, part in config.environment.tagged().items()} if config.tags else None
     rewards = compute_rewards(turns, config.reward, store, types)

@@ -94,6 +94,16 @@ class Environment(ABC, Generic[S]):
         """
         return []
 
+    @classmethod
+    def incidents(cls, settings: EnvironmentSettings, episodes: Sequence[tuple[str, int, str]]) -> list[str]:
+        """Return what to tell people of single episodes of a trial, such as what was refused in them, a line each.
+
+        Args:
+            settings: Settings of the environment.
+            episodes: trajectory_id, env_seed, and column `info` of the last turn. [num_trajectories]
+        """
+        return []
+
     @abstractmethod
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Begin an episode.

@@ -22,6 +22,7 @@ from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.core import seeding
 from starpo.ragen.core.errors import ConfigError, EngineError, EnvironmentFault
 from starpo.ragen.core.guard import interrupt_overdue_calls, overdue_call
+from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
 
 _log = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ def play_shards(
     job: RolloutJob,
     shards: Sequence[Sequence[Episode]],
     on_shard: Callable[[int, int], None] | None = None,
+    on_turns: Callable[[pa.Table], None] | None = None,
 ) -> pa.Table:
     """Play shards concurrently. For a continuous player, they are merged into one larger shard per worker.
 
@@ -103,6 +105,7 @@ def play_shards(
         job: Policy, environment and settings.
         shards: From `make_episodes`.
         on_shard: Called in this thread after each shard with the number of finished shards and the total.
+        on_turns: Called with all turns before they are checked, which may show why these checks fail.
 
     Returns:
         Dataset `turns`, rows in shard order whatever order they finish in, with their `usage` as metadata and, if the
@@ -145,6 +148,8 @@ def play_shards(
     pool.shutdown()
     parts, usages = zip(*map(take_usage, tables), strict=True) if tables else ((), ())
     turns = pa.concat_tables([schema.empty_table(), *parts])
+    if on_turns is not None:
+        on_turns(turns)
     if turns.num_rows and set(turns["status"].to_pylist()) == {"truncated"}:
         raise ConfigError(
             f"no episode has room for its first response: {json.loads(turns['info'][0].as_py())['error']}; raise "
@@ -184,6 +189,13 @@ def remarks_of(turns: pa.Table, environment: str) -> list[str]:
     rows = pl.DataFrame(turns.select(["trajectory_id", "info"]))
     infos = rows.group_by("trajectory_id", maintain_order=True).last()["info"]
     return environment_type(environment).remarks(infos.to_list())
+
+
+def incidents_of(turns: pa.Table, settings: EnvironmentSettings) -> list[str]:
+    """Return what an environment has to tell of single episodes of a trial, a line each."""
+    rows = pl.DataFrame(turns.select(["trajectory_id", "env_seed", "info"]))
+    episodes = rows.group_by("trajectory_id", maintain_order=True).last()
+    return environment_type(settings.type).incidents(settings, list(episodes.iter_rows()))
 
 
 @cache
