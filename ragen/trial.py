@@ -138,10 +138,11 @@ def play_trial(
         StarPOError: If the policy cannot be loaded, or a reward component fails.
     """
     from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
-    from starpo.ragen.agents.rollout.shards import incidents_of, make_episodes, play_shards, remarks_of
+    from starpo.ragen.agents.rollout.shards import make_episodes, play_shards, remarks_of
     from starpo.ragen.agents.rollout.torch.engine import TorchEngine
     from starpo.ragen.learning.reward.compute import compute_rewards
 
+    environment = config.environment
     members = min(config.rollout.group_size, _MEMBERS, max(1, num_episodes // 2))  # at least two initial states
     num_groups = math.ceil(num_episodes / members)
     tags = config.environment.assign_parts(num_groups)
@@ -163,7 +164,9 @@ def play_trial(
     shards = make_episodes(groups, members, math.ceil(num_groups / num_shards))
 
     def tell_incidents(turns: pa.Table) -> None:
-        for incident in incidents_of(turns, config.environment) if not config.tags else ():
+        rows = pl.DataFrame(turns.select(["trajectory_id", "env_seed", "info"]))
+        episodes = list(rows.group_by("trajectory_id", maintain_order=True).last().iter_rows())
+        for incident in () if config.tags else environment_type(environment.type).incidents(environment, episodes):
             tell(incident)
 
     began = time.monotonic()

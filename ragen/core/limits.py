@@ -1,7 +1,4 @@
-"""`CallLimits`: how long calls of third-party code may take, from environment variables.
-
-STARPO_ENVIRONMENT_S, STARPO_PLUGIN_S -> CallLimits -> Limit -> `guarded`
-"""
+"""`CallLimits`: how long calls of third-party code may take (`guard`), from environment variables."""
 
 import os
 from collections.abc import Hashable
@@ -43,40 +40,24 @@ class CallLimits(BaseSettings):
 
     @classmethod
     def current(cls) -> Self:
-        """Return the limits of the current environment.
-
-        Raises:
-            pydantic.ValidationError: If a variable has an invalid value.
-        """
+        """Return the limits of the current environment; raises what `read_variables` does."""
         return read_variables(cls)
 
 
 def environment_call(kind: str) -> AbstractContextManager[None]:
-    """Return a context manager around a call of an environment outside an episode, guarded, named and limited.
-
-    Args:
-        kind: The environment's type, or its tag.
-
-    Raises:
-        CallLimitError: On exit, if the call took longer than `CallLimits.environment_s`.
-    """
+    """Return a context manager around a call of an environment of this type, or tag, outside an episode: guarded,
+    named and limited to `CallLimits.environment_s`."""
     return guarded(f"environment '{kind}'", CallLimits.current().environment_limit)
 
 
 def read_variables(model: type[S], *facts: Hashable) -> S:
-    """Read settings from environment variables; again only if one with the model's prefix, or a fact, has changed.
-
-    Args:
-        model: The settings.
-        facts: What else their defaults depend on.
+    """Read settings from environment variables; again only if one of them, or a fact that defaults use, has changed.
 
     Raises:
         pydantic.ValidationError: If a variable has an invalid value.
     """
     prefix = model.model_config["env_prefix"]
-    variables = frozenset(item for item in os.environ.items() if item[0].upper().startswith(prefix))
-    settings: S = _read(model, variables, *facts)
-    return settings
+    return _read(model, frozenset(item for item in os.environ.items() if item[0].upper().startswith(prefix)), *facts)
 
 
 @cache

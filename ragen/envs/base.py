@@ -96,12 +96,8 @@ class Environment(ABC, Generic[S]):
 
     @classmethod
     def incidents(cls, settings: EnvironmentSettings, episodes: Sequence[tuple[str, int, str]]) -> list[str]:
-        """Return what to tell people of single episodes of a trial, such as what was refused in them, a line each.
-
-        Args:
-            settings: Settings of the environment.
-            episodes: trajectory_id, env_seed, and column `info` of the last turn. [num_trajectories]
-        """
+        """Return what to tell people of single episodes of a trial, a line each; of an episode are given its
+        trajectory_id, its env_seed, and the column `info` of its last turn."""
         return []
 
     @abstractmethod

@@ -22,7 +22,6 @@ from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.core import seeding
 from starpo.ragen.core.errors import ConfigError, EngineError, EnvironmentFault
 from starpo.ragen.core.guard import interrupt_overdue_calls, overdue_call
-from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
 
 _log = logging.getLogger(__name__)
@@ -189,13 +188,6 @@ def remarks_of(turns: pa.Table, environment: str) -> list[str]:
     rows = pl.DataFrame(turns.select(["trajectory_id", "info"]))
     infos = rows.group_by("trajectory_id", maintain_order=True).last()["info"]
     return environment_type(environment).remarks(infos.to_list())
-
-
-def incidents_of(turns: pa.Table, settings: EnvironmentSettings) -> list[str]:
-    """Return what an environment has to tell of single episodes of a trial, a line each."""
-    rows = pl.DataFrame(turns.select(["trajectory_id", "env_seed", "info"]))
-    episodes = rows.group_by("trajectory_id", maintain_order=True).last()
-    return environment_type(settings.type).incidents(settings, list(episodes.iter_rows()))
 
 
 @cache

@@ -79,11 +79,11 @@ def as_declared(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
 
 
-def stored_batches(files: Sequence[Path | RangeFile], columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows as they are in the files, whatever their columns; only some of these if they are named."""
+def stored_batches(files: Sequence[Path | RangeFile]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows as they are in the files, whatever their columns."""
     for file in files:
         with pq.ParquetFile(file) as parquet:
-            yield from parquet.iter_batches(MAX_BATCH_ROWS, columns=columns)
+            yield from parquet.iter_batches(MAX_BATCH_ROWS)
 
 
 def columns_schema(kind: str, columns: Sequence[str] | None = None) -> pa.Schema:
