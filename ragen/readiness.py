@@ -4,6 +4,7 @@ configuration -> obstacles -> nothing, or sentences that state what is missing a
 """
 
 from importlib.util import find_spec
+from typing import Any
 
 from starpo.ragen.agents.evaluation.panel import panel_of
 from starpo.ragen.agents.policy.tokenizer import demonstrator
@@ -13,14 +14,15 @@ from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.reward_components import StatementOptions
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import context_fits, tokenizer_and_positions, worst_misfit
-from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.core.errors import CallLimitError, ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN
+from starpo.ragen.core.limits import environment_call
 from starpo.ragen.core.lookup import needs, resolve
 from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES, SEARCHES, SUITES
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
-from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.grammar import ToolCalls
 from starpo.ragen.envs.initial_states import fresh_env_seed, initial_state
 
@@ -51,6 +53,13 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
     components on trial turns, and enough initial states for every panel and for training beside them; then, if nothing
     else is wrong, room for prompts and responses in the context.
     """
+    try:
+        return _obstacles(config, should_download)
+    except CallLimitError as error:  # whatever else it would be asked would hang as well, and each would take as long
+        return [str(error)]
+
+
+def _obstacles(config: StarPOConfig, should_download: bool) -> list[str]:
     policy = config.policy
     problems = (
         _ambiguous_names(config)
@@ -113,17 +122,32 @@ def _unknown_weights(config: StarPOConfig) -> list[str]:
         return []
     things = {}
     for part in config.environment.tagged().values():
-        try:
-            observation, _ = make(part).reset(seed=0)
-        except FOREIGN:
-            return []  # reported by `_environment_faults`
-        things[part.type] = list(resolve(SCENES[part.type])(observation, (), {}).things)
+        started = _started(part)
+        if started is None:
+            return []
+        things[part.type] = list(resolve(SCENES[part.type])(started[1], (), {}).things)
     return [
         f"{place} weighs {', '.join(weighed)}; expected things of {kind}, which are {', '.join(known)}"
         for place, weighed in weights.items()
         for kind, known in things.items()
         if not set(weighed) & set(known) or not set(weighed) <= set().union(*things.values())
     ]
+
+
+def _started(settings: EnvironmentSettings) -> tuple[Environment[Any], str] | None:
+    """Return an environment and its first observation; None if it fails, which `_environment_faults` reports.
+
+    Raises:
+        CallLimitError: If it hangs.
+    """
+    try:
+        world = make(settings)
+        with environment_call(settings.type):
+            return world, world.reset(seed=0)[0]
+    except CallLimitError:
+        raise
+    except FOREIGN:
+        return None
 
 
 def _prompt_faults(config: StarPOConfig) -> list[str]:
@@ -133,9 +157,11 @@ def _prompt_faults(config: StarPOConfig) -> list[str]:
 
 
 def _prompt_faults_in(settings: EnvironmentSettings, agent: AgentConfig) -> list[str]:
+    started = _started(settings)
+    if started is None:
+        return []
+    world, observation = started
     try:
-        world = make(settings)
-        observation, _ = world.reset(seed=0)
         rules, grammar = world.rules(), world.grammar
     except FOREIGN:
         return []  # reported by `_environment_faults`
@@ -164,6 +190,8 @@ def _reward_faults(config: StarPOConfig) -> list[str]:
     for phase in config.phases:
         try:
             turns = trial_turns(phase.environment, phase.agent)
+        except CallLimitError:
+            raise
         except FOREIGN:
             return []  # reported by `_environment_faults`
         for name in phase.reward.components:
@@ -182,11 +210,10 @@ def _demonstrator_faults(config: StarPOConfig, player: TinyPolicy | FineTuning) 
     except StarPOError as error:
         return [str(error)]
     for part in config.environment.tagged().values():
-        try:
-            world = make(part)
-            world.reset(seed=0)
-        except FOREIGN:
-            return []  # reported by `_environment_faults`
+        started = _started(part)
+        if started is None:
+            return []
+        world, _ = started
         try:
             actions = decide(world, player.demonstration_skill, python_random("readiness")).actions
         except FOREIGN as error:  # a third-party demonstrator may raise anything
@@ -224,6 +251,8 @@ def _environment_faults(place: str, settings: EnvironmentSettings, config: StarP
         panel = panel_of(settings, evaluation)
         for tag in settings.tagged() if place == "environment" else ():
             fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests, tag=tag)
+    except CallLimitError:
+        raise
     except StarPOError as error:
         return [f"{place}: {error}"]
     except FOREIGN as error:  # a third-party environment may raise anything

@@ -5,6 +5,7 @@ settings, a policy's folder -> episodes in this process -> Trial -> advice
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import polars as pl
@@ -116,7 +117,13 @@ class Trial:
         )
 
 
-def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Store | None = None) -> Trial:
+def play_trial(
+    config: StarPOConfig,
+    folder: str,
+    num_episodes: int,
+    store: Store | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Trial:
     """Play episodes in this process.
 
     Args:
@@ -124,6 +131,7 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
         folder: Local folder of the policy.
         num_episodes: Number of episodes, rounded up to whole groups of at most four.
         store: Passed to reward components that need it.
+        tell: Called with a line for each incident, such as a refused request, also if no trial comes of the episodes.
 
     Raises:
         EngineError: If every episode ended by a fault of the environment.
@@ -134,6 +142,7 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
     from starpo.ragen.agents.rollout.torch.engine import TorchEngine
     from starpo.ragen.learning.reward.compute import compute_rewards
 
+    environment = config.environment
     members = min(config.rollout.group_size, _MEMBERS, max(1, num_episodes // 2))  # at least two initial states
     num_groups = math.ceil(num_episodes / members)
     tags = config.environment.assign_parts(num_groups)
@@ -153,8 +162,15 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
     engine.load(job.folder, job.checkpoint_key)  # before the clock starts
     num_shards = 1 if Device.here().is_gpu else min(Runtime.current().threads, num_groups)
     shards = make_episodes(groups, members, math.ceil(num_groups / num_shards))
+
+    def tell_incidents(turns: pa.Table) -> None:
+        rows = pl.DataFrame(turns.select(["trajectory_id", "env_seed", "info"]))
+        episodes = list(rows.group_by("trajectory_id", maintain_order=True).last().iter_rows())
+        for incident in () if config.tags else environment_type(environment.type).incidents(environment, episodes):
+            tell(incident)
+
     began = time.monotonic()
-    turns = play_shards(LocalPlayer(engine, num_shards), job, shards)
+    turns = play_shards(LocalPlayer(engine, num_shards), job, shards, on_turns=tell_incidents)
     seconds = time.monotonic() - began
     types = {tag: part.type for tag, part in config.environment.tagged().items()} if config.tags else None
     rewards = compute_rewards(turns, config.reward, store, types)

@@ -50,10 +50,10 @@ def compare(store: Store, context: UpdateContext, base: Side, branch: Side, refe
     """
     inputs = {role: key for role, key in base.data.items() if kind_of(role) == "turns"}
     for name, side in (("base", base), ("branch", branch)):
-        made = side.update or {}
+        update_keys = side.update or {}
         inputs |= {f"{name}_{role}": key for role, key in side.data.items() if kind_of(role) != "turns"}
-        inputs |= {f"{name}_{kind}": key for kind, key in made.items()}
-        inputs |= {f"{name}_before": side.before} if made else {}
+        inputs |= {f"{name}_{kind}": key for kind, key in update_keys.items()}
+        inputs |= {f"{name}_before": side.before} if update_keys else {}
     if any(side.update and side.config.needs_first_checkpoint for side in (base, branch)):
         inputs["reference"] = reference
     settings = {"iteration": context.iteration, "has_weights": True}

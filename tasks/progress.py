@@ -69,7 +69,7 @@ class RunProgress:
 
     def counting(self, unit: str) -> Callable[[int, int], None]:
         """Return a callback for the progress of the current stage: the number of units done, and their total."""
-        return lambda done, total: self.part(done, total, unit)
+        return lambda num_done, total: self.part(num_done, total, unit)
 
     def watch(self, player: "ShardPlayer", num_responses: int) -> Callable[[int, int], None] | None:
         """Watch a rollout or an evaluation: by responses where it is played in this process, else by shards.
@@ -84,20 +84,20 @@ class RunProgress:
         if not hasattr(player, "on_responses"):
             self._base = time.monotonic(), 0
             return self.counting("shard")
-        player.on_responses = lambda done: self.part(done, 0, "response", f" of at most {num_responses}")
+        player.on_responses = lambda num_done: self.part(num_done, 0, "response", f" of at most {num_responses}")
         return None
 
-    def part(self, done: int, total: int, unit: str = "step", limit: str = "") -> None:
+    def part(self, num_done: int, total: int, unit: str = "step", limit: str = "") -> None:
         """Report the progress of the current stage: units done, and their total; 0, with a text, if it is not known."""
         now = time.monotonic()
-        if (done < total or not total) and now - self._said_at < 0.5:
+        if (num_done < total or not total) and now - self._said_at < 0.5:
             return
-        self._message = f"{self._stage} {unit} {done}{f' of {total}' if total else limit}"
-        since, before = self._base = self._base or (now, done)  # the first unit may include preparations
+        self._message = f"{self._stage} {unit} {num_done}{f' of {total}' if total else limit}"
+        since, before = self._base = self._base or (now, num_done)  # the first unit may include preparations
         if total:
-            self._facts["fraction"] = done / total
-        if total and done > before:
-            self._facts["stage_seconds_left"] = round((now - since) / (done - before) * (total - done), 1)
+            self._facts["fraction"] = num_done / total
+        if total and num_done > before:
+            self._facts["stage_seconds_left"] = round((now - since) / (num_done - before) * (total - num_done), 1)
         self._write_soon()
 
     def end(self, status: RunStatus, message: str, **facts: float) -> None:

@@ -73,7 +73,7 @@ REST = {*HEAVY, "prefect", "duckdb", "matplotlib", "starpo.ragen.envs"}
     [
         (["runs"], SETTINGS | RULES | REST),
         (["runs", "--tree"], RULES | REST - {"starpo.ragen.envs"}),
-        (["show", "mine"], SETTINGS | REST),
+        (["show", "mine"], SETTINGS | RULES | REST),
         (["show", "mine", "--iteration", "0"], SETTINGS | REST),
         (["diagnose", "mine", "--every", "0"], REST - {"starpo.ragen.envs"}),
         (["audit", "mine"], {"torch", "prefect", "matplotlib"}),

@@ -6,7 +6,7 @@ import typer
 
 from starpo.flows.cli.options import JsonOption
 from starpo.flows.console.listing import print_rows
-from starpo.ragen.core.errors import MissingPackageError, RegistryError
+from starpo.ragen.core.errors import CallLimitError, MissingPackageError, RegistryError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.check import check as check_environment
 from starpo.ragen.envs.check import replay_fault
@@ -30,7 +30,7 @@ def envs(
         try:
             settings = one.settings
             checked = _checked(settings) if check else {}
-        except RegistryError as error:
+        except (RegistryError, CallLimitError) as error:
             row["about"] = f"Cannot be loaded; `starpo play {name}` says why."
             checked = {"replayable": None, "replay_fault": "", "findings": [str(error)]} if check else {}
         except MissingPackageError as error:

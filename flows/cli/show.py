@@ -13,11 +13,11 @@ from starpo.flows.console.trajectory import print_trajectory
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import cost_of
 from starpo.ragen.evidence.diagnostics.online import by_reuse
+from starpo.ragen.evidence.reading import hashed_metrics, side_by_side
 from starpo.ragen.evidence.times import times_of
 from starpo.ragen.evidence.unreplayable import unreplayable_of
 from starpo.ragen.learning.control.collapse import RunVerdict, diagnose
 from starpo.ragen.learning.metrics.table import Series
-from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts, recorded_data
 from starpo.ragen.store.records.runs import RunRecord, StageKeys
@@ -56,7 +56,8 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
     """Print a run: its main facts, and one row per iteration."""
     record = store.runs.get(run)
     recorded = store.runs.iterations(run)
-    metrics = {iteration: _metrics(store, stages) for iteration, stages in recorded.items()}
+    values = side_by_side(lambda stages: _metrics(store, stages), recorded.values())
+    metrics = dict(zip(recorded, values, strict=True))
     rows = [{"iteration": iteration, **_iteration_facts(record, values)} for iteration, values in metrics.items()]
     verdict = _verdict(metrics)
     cost = cost_of(store, run)
@@ -161,5 +162,5 @@ def _metrics(store: Store, stages: StageKeys) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for keys in stages.values():
         if "metrics" in keys:
-            metrics |= stored_metrics(store, keys["metrics"])
+            metrics |= hashed_metrics(store, keys["metrics"])
     return metrics

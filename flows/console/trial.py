@@ -20,7 +20,7 @@ def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:
     with ModelPlacement() as placement:
         folder, is_start, name = _first_policy(config, store, placement)
         with console.status(f"playing {counted(num_episodes, 'episode')}"):
-            trial = play_trial(config, folder, num_episodes, store)
+            trial = play_trial(config, folder, num_episodes, store, lambda line: say(console, f"refused: {line}"))
     for line in describe(trial, config, name):
         say(console, line)
     for advice in trial.advice(config, is_start=is_start):

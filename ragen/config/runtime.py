@@ -4,23 +4,19 @@ Read from environment variables `STARPO_...`; every setting that affects results
 """
 
 import os
-from functools import cache
 from typing import Literal
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from starpo.ragen.core.guard import Limit
+from starpo.ragen.core.limits import CallLimits, read_variables
 
 
 def _available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Runtime(BaseSettings):
+class Runtime(CallLimits):
     """Endpoints and resources of this machine."""
-
-    model_config = SettingsConfigDict(env_prefix="STARPO_", frozen=True, use_attribute_docstrings=True)
 
     store: str = "var/store"
     """The artifact store: a folder, or any fsspec URL such as s3://bucket/prefix."""
@@ -36,13 +32,6 @@ class Runtime(BaseSettings):
     """Size limit of this folder in gigabytes."""
     threads: int = Field(default_factory=_available_cores, ge=1)
     """CPU threads for rollouts and updates. On one machine type, the same number gives the same bytes."""
-    environment_s: float = Field(default=600.0, gt=0)
-    """Time limit in seconds of one call of an environment (`reset`, or the steps of a turn) in a rollout. A call that
-    takes longer counts as hung: its rollout worker is replaced once, and then the run fails with a message."""
-    plugin_s: float = Field(default=3600.0, gt=0)
-    """Time limit in seconds of one call of code of one's own elsewhere: of a reward component, filter, estimator,
-    shaping, surrogate, turn order or audit, or of a function that returns tasks. A call that takes longer fails with
-    its name; one of 20 s is named in the log and the run's progress."""
     vllm_python: str | None = None
     """Interpreter of the environment with vLLM. None: the current one if it has vLLM, else the one created by `make
     vllm`."""
@@ -64,16 +53,6 @@ class Runtime(BaseSettings):
     wandb_project: str = "starpo"
     """The wandb project."""
 
-    @property
-    def environment_limit(self) -> Limit:
-        """Limit of a call of an environment."""
-        return Limit(self.environment_s, "STARPO_ENVIRONMENT_S")
-
-    @property
-    def plugin_limit(self) -> Limit:
-        """Limit of a call of any other code of one's own."""
-        return Limit(self.plugin_s, "STARPO_PLUGIN_S")
-
     @classmethod
     def current(cls) -> "Runtime":
         """Return the settings of the current environment, parsed again only if it has changed.
@@ -81,11 +60,4 @@ class Runtime(BaseSettings):
         Raises:
             pydantic.ValidationError: If a variable has an invalid value.
         """
-        prefix = cls.model_config["env_prefix"]
-        variables = frozenset(item for item in os.environ.items() if item[0].upper().startswith(prefix))
-        return _read(variables, _available_cores())
-
-
-@cache
-def _read(_variables: frozenset[tuple[str, str]], _num_cores: int) -> Runtime:
-    return Runtime()
+        return read_variables(cls, _available_cores())

@@ -4,7 +4,7 @@ errors, faults, redaction, visible, templates   error messages, and making untru
 registry, lookup, rooms                         everything that a setting selects by name, and how names are resolved
 identity, sources                               a digest of the code behind a name
 outputs                                         files and folders that commands write: whole, or not there
-guard                                           calls of third-party code: limited, and without a trace
+guard, limits                                   calls of third-party code: limited, and without a trace
 pictures, tabular                               figures, and rows as CSV and LaTeX, as files
 candidates                                      what all searches have in common
 gone                                            names that were removed, and what to use

@@ -8,6 +8,7 @@ Listing names needs no import, so settings can be validated and shown without to
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, WithJsonSchema, create_model
 
-from starpo.ragen.core.errors import ConfigError, RegistryError, StarPOError
+from starpo.ragen.core.errors import CallLimitError, ConfigError, RegistryError, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN, guarded
 
@@ -110,8 +111,11 @@ def installed_folders(group: str) -> tuple[dict[str, Path], list[str]]:
     for point in sorted(_INSTALLED.select(group=group), key=lambda point: (point.name, point.value)):
         package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
         try:
-            with guarded(f"the import of module '{point.value}'"):
+            with _importing(point.value):
                 spec = find_spec(point.value)
+        except CallLimitError as error:
+            faults.append(f"{package}: {error}")
+            continue
         except FOREIGN as error:
             faults.append(f"{package}: '{point.value}' cannot be imported: {describe_fault(error, point.value)}")
             continue
@@ -127,6 +131,7 @@ def resolve(target: str) -> Any:
 
     Raises:
         RegistryError: If it cannot be imported; the message gives the file, the line and the error.
+        CallLimitError: If its import takes longer than `CallLimits.plugin_s`.
     """
     return _resolve(target, target)
 
@@ -247,7 +252,7 @@ def with_tables(registry: Registry, kind: str) -> Callable[[type[M]], type[M]]:
     for point in _INSTALLED.select(group=f"{registry.group}.options"):
         try:
             models |= {point.name: resolve(point.value)} if point.name in registry.packages else {}
-        except RegistryError as error:
+        except (RegistryError, CallLimitError) as error:
             registry.faults[point.name] = f"the options of {kind} '{point.name}': {error}"
     fields: dict[str, Any] = {
         name: (options, Field(options(), description=f"Settings of {kind} '{name}'; no effect on others."))
@@ -267,7 +272,7 @@ def _resolve(name: str, target: str) -> Any:
         )
     module, _, attribute = target.partition(":")
     try:
-        with guarded("" if module.startswith("starpo.") else f"the import of module '{module}'"):
+        with _importing(module):
             return getattr(import_module(module), attribute)
     except StarPOError:
         raise
@@ -279,3 +284,12 @@ def _resolve(name: str, target: str) -> Any:
         raise RegistryError(
             f"'{name}' ({place}) cannot be loaded: {describe_fault(error, module)}. {advice}"
         ) from error
+
+
+def _importing(module: str) -> AbstractContextManager[None]:
+    """Return a context manager around the import of a module; one of this project has no limit."""
+    if module.startswith("starpo."):
+        return guarded()
+    from starpo.ragen.core.limits import CallLimits  # only where it is needed: it takes time to import
+
+    return guarded(f"the import of module '{module}'", CallLimits.current().plugin_limit)

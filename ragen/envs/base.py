@@ -94,6 +94,12 @@ class Environment(ABC, Generic[S]):
         """
         return []
 
+    @classmethod
+    def incidents(cls, settings: EnvironmentSettings, episodes: Sequence[tuple[str, int, str]]) -> list[str]:
+        """Return what to tell people of single episodes of a trial, a line each; of an episode are given its
+        trajectory_id, its env_seed, and the column `info` of its last turn."""
+        return []
+
     @abstractmethod
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Begin an episode.

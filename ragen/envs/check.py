@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError
-from starpo.ragen.core.guard import FOREIGN, guarded
+from starpo.ragen.core.errors import CallLimitError, EnvironmentFault, MissingPackageError
+from starpo.ragen.core.guard import FOREIGN
+from starpo.ragen.core.limits import environment_call
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.core.visible import shortened
 from starpo.ragen.envs.base import MAX_OBSERVATION, Environment, EnvironmentSettings
@@ -79,6 +80,7 @@ def check(settings: EnvironmentSettings, *, should_start_process: bool = True) -
     Raises:
         ConfigError: If no environment of that type is registered.
         MissingPackageError: If the environment needs a package that is not installed.
+        CallLimitError: If a rule takes longer than a call of an environment may.
     """
     environment_type(settings.type)
     rules = RULES + ((_same_in_another_process,) if should_start_process else ())
@@ -141,7 +143,7 @@ def _name_of(rule: Rule) -> str:
 def _says_it_cannot_be_replayed(settings: EnvironmentSettings) -> bool:
     try:
         return not make(settings).is_replayable
-    except MissingPackageError:
+    except (MissingPackageError, CallLimitError):
         raise
     except FOREIGN:
         return False  # the rules will report the error
@@ -150,8 +152,10 @@ def _says_it_cannot_be_replayed(settings: EnvironmentSettings) -> bool:
 def _apply(rule: Rule, settings: EnvironmentSettings) -> list[BrokenConvention]:
     name = _name_of(rule)
     try:
-        with guarded():
+        with environment_call(settings.type):
             findings = [BrokenConvention(name, breach) for breach in rule(settings)]
+    except CallLimitError:
+        raise
     except FOREIGN as error:  # an environment may raise anything; that is a finding too
         findings = [BrokenConvention(name, f"{_RAISED}{type(error).__name__}: {error}")]
     return findings

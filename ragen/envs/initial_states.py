@@ -9,7 +9,8 @@ from typing import Any
 
 from starpo.ragen.core.errors import EnvironmentFault, StarPOError
 from starpo.ragen.core.faults import describe_fault
-from starpo.ragen.core.guard import FOREIGN, guarded
+from starpo.ragen.core.guard import FOREIGN
+from starpo.ragen.core.limits import environment_call
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.make import make
@@ -27,9 +28,10 @@ def initial_state(world: Environment[Any], tag: str, seed: int) -> str:
 
     Raises:
         EnvironmentFault: If the environment fails. An OSError is not converted: it may be temporary.
+        CallLimitError: If it takes longer than `CallLimits.environment_s`.
     """
     try:
-        with guarded(f"environment '{tag}'"):
+        with environment_call(tag):
             world.reset(seed=seed)
             return world.state_digest()
     except (StarPOError, OSError):

@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 from starpo.ragen.core.errors import RegistryError
+from starpo.ragen.core.limits import environment_call
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.core.settings import with_type
@@ -16,8 +17,11 @@ def make(settings: EnvironmentSettings) -> Environment[Any]:
     Raises:
         ConfigError: If there is no environment of that type.
         RegistryError: If it cannot be loaded.
+        CallLimitError: If its constructor takes longer than `CallLimits.environment_s`.
     """
-    return environment_type(settings.type)(settings)
+    implementation = environment_type(settings.type)
+    with environment_call(settings.type):
+        return implementation(settings)
 
 
 def environment_type(name: str) -> type[Environment[Any]]:

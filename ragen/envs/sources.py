@@ -53,7 +53,7 @@ def file_digest(path: str) -> str:
     return hashlib.sha256(_read(path)).hexdigest()[:_DIGITS]
 
 
-def read_rows(path: str, digest: str, check: Callable[[Row], str]) -> list[Row]:
+def read_rows(path: str, digest: str, check: Callable[[Row], str], *, should_warn: bool = True) -> list[Row]:
     """Read the usable rows of a JSON file (a list of objects), a JSON Lines file (one object per line), a Parquet file
     or a data set (`data_sets`).
 
@@ -63,6 +63,7 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str]) -> list[Row]:
         path: Path of the file, or name of the data set.
         digest: Digest of its content when the settings were made.
         check: Returns what is wrong with a row; "" if nothing is.
+        should_warn: Whether to warn of unusable rows. False for a reader after which another reads the same file.
 
     Raises:
         EnvironmentFault: If the file cannot be read, has changed, or has no usable row.
@@ -90,7 +91,8 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str]) -> list[Row]:
         summary = f"{path}: {len(faults)} of {len(faults) + len(rows)} rows cannot be used ({named})"
         if not rows:
             raise EnvironmentFault(f"{summary}, and nothing is left to play")
-        _log.warning("%s; the other %d are played", summary, len(rows))
+        if should_warn:
+            _log.warning("%s; the other %d are played", summary, len(rows))
     if not rows:
         raise EnvironmentFault(f"{path} holds no rows; expected a list of objects, or one object a line")
     return rows

@@ -21,6 +21,7 @@ from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.guard import guarded
+from starpo.ragen.core.limits import environment_call
 from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.registry import SCENES
 from starpo.ragen.core.seeding import dynamics_seed, python_random
@@ -92,8 +93,9 @@ def demonstrate_turns(
             break
         world = worlds[episode % len(worlds)]
         env_seed = fresh_env_seed(world.settings, config.seed, "warm start", episode, excluded=excluded)
-        observation, _ = world.reset(seed=env_seed, dynamics_seed=dynamics_seed(env_seed, 0))
-        played.initial_states.append(world.state_digest())
+        with environment_call(environment.type):
+            observation, _ = world.reset(seed=env_seed, dynamics_seed=dynamics_seed(env_seed, 0))
+            played.initial_states.append(world.state_digest())
         rng = python_random(config.seed, "demonstrations", episode)
         context = contexts.start(world)
         actions_left, reward, is_over = agent.max_actions, None, False

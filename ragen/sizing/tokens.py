@@ -10,6 +10,7 @@ from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import tiny_tokenizer, tokenizer_and_positions
+from starpo.ragen.core.limits import environment_call
 from starpo.ragen.envs import make
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.sizing.architecture import architecture_of
@@ -100,7 +101,8 @@ def _image_tokens(config: StarPOConfig) -> int:
     from starpo.ragen.agents.vision.image import image_of
 
     environment = make(config.environment)
-    environment.reset(seed=0)
+    with environment_call(config.environment.type):
+        environment.reset(seed=0)
     image, tokenizer_pair = image_of(environment), tokenizer_and_positions(config)
     tokens = getattr(tokenizer_pair[0], "image_tokens", None) if tokenizer_pair is not None else None
     if tokens is not None:
@@ -129,7 +131,8 @@ def _num_kept(config: StarPOConfig) -> int:
 def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
     """Count the tokens of the opening of a context and of a turn's message in the run's environment."""
     environment, agent = make(config.environment), config.agent
-    observation, _ = environment.reset(seed=0)
+    with environment_call(config.environment.type):
+        observation, _ = environment.reset(seed=0)
     observation = "" if agent.observation == "image" else observation
     prompt = in_form(prompt_of(agent), agent)
     message = prompt.turn_message(

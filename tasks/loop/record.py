@@ -216,15 +216,15 @@ class RunRecorder(Runner):
     def iteration_done(self, iteration: int) -> None:
         """Report the iteration's progress."""
         self._ends.append(time.monotonic())
-        done, total, metrics = iteration + 1, self._stop, self._measured[iteration]
+        num_iterations, total, metrics = iteration + 1, self._stop, self._measured[iteration]
         seconds_each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
         facts = {
-            "iteration": done,
-            "seconds_left": round(seconds_each * (total - done), 1),
+            "iteration": num_iterations,
+            "seconds_left": round(seconds_each * (total - num_iterations), 1),
             "success": metrics.get("rollout/success_rate"),
             "reward_std": metrics.get("reward/in_group_std"),
             "format_ok": metrics.get("rollout/format_ok"),
-            "updates": self._num_updates(done),
+            "updates": self._num_updates(num_iterations),
             "seconds": self._seconds,
         }
         self.progress.say("iteration done", **facts)

@@ -260,9 +260,9 @@ class RecordWalk(Runner):
         return Verdict.NOT_SHOWN, "; ".join(sorted(excuses))
 
     def _visit(self, visit: Visit) -> None:
-        made = tuple(sorted(visit.outputs.items()))
-        if made not in self._visited_outputs:
-            self._visited_outputs.add(made)
+        outputs = tuple(sorted(visit.outputs.items()))
+        if outputs not in self._visited_outputs:
+            self._visited_outputs.add(outputs)
             self.visits.append(visit)
 
     def metric(self, iteration: int, name: str) -> float | None:

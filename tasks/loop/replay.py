@@ -46,16 +46,16 @@ def _replay(runner: Runner, plan: ReplayPlan) -> str:
         reuse_rollouts(runner, iteration, turns)
         now = config.at(iteration)
         data = reward_and_filter(runner, now, iteration, turns)
-        made: Keys | None = None
+        update_keys: Keys | None = None
         if plan.should_update and runner.metric(iteration, NUM_KEPT) != 0:
             is_kept = runner.is_kept(iteration + 1)
             work = update(now, iteration, checkpoints[-1], plan.reference, data, runner.progress, is_kept=is_kept)
-            made = runner.stage(iteration, work)
+            update_keys = runner.stage(iteration, work)
         elif plan.should_update:
             runner.warn(f"iteration {iteration}: the filter kept no group, so there is no update")
-        branch = Side(now.update, data, checkpoints[-1], made)
+        branch = Side(now.update, data, checkpoints[-1], update_keys)
         _compare(runner, plan, iteration, recorded, branch)
-        checkpoints.append(made["checkpoint"] if made else checkpoints[-1])
+        checkpoints.append(update_keys["checkpoint"] if update_keys else checkpoints[-1])
         runner.retain(checkpoints)
         runner.iteration_done(iteration)
     return checkpoints[-1]
@@ -77,6 +77,6 @@ def _evaluate_ends(runner: Runner, plan: ReplayPlan, checkpoint: str) -> None:
     settings = cell, config.environment, config.agent, config.rollout, config.evaluation
     ends = plan.checkpoints[plan.stop], checkpoint
     of_base, of_branch = (evaluate(plan.stop, *settings, key, lineage=runner.store_url) for key in ends)
-    made = runner.unrecorded(plan.stop, of_base)
-    runner.reuse(plan.stop, f"evaluate_base:{cell}", {"episodes": made["episodes"]})
+    evaluation_keys = runner.unrecorded(plan.stop, of_base)
+    runner.reuse(plan.stop, f"evaluate_base:{cell}", {"episodes": evaluation_keys["episodes"]})
     runner.stage(plan.stop, of_branch)

@@ -33,8 +33,8 @@ def code_of(config: StarPOConfig) -> dict[str, str]:
 
 def replay_code(config: StarPOConfig) -> dict[str, str]:
     """Identify the code that a replay with these settings uses: that of the stages that it recomputes."""
-    done = {module.STAGE.name for module in (reward, variance_filter, update)}
-    return {name: identity for name, identity in code_of(config).items() if name.partition(".")[0] in done}
+    recomputed_stages = {module.STAGE.name for module in (reward, variance_filter, update)}
+    return {name: identity for name, identity in code_of(config).items() if name.partition(".")[0] in recomputed_stages}
 
 
 def default_run_name(preset: str, config: StarPOConfig) -> str:

@@ -1,6 +1,7 @@
 """Everything that a run lacks is reported before it starts, all at once."""
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -230,3 +231,20 @@ def test_every_status_is_tried() -> None:
     validate(turns, "turns")
     assert set(turns["status"].to_pylist()) == {"ok", "format_error", "truncated", "env_error"}
     assert set(turns["env"].to_pylist()) == {"sokoban"}
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("first", [0, 1], ids=["always", "in the panel"])
+def test_hanging_environment_is_one_obstacle(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Sokoban.reset
+
+    def reset(self: Sokoban, *, seed: int, dynamics_seed: int = 0) -> Any:
+        if seed > 9 or not first:  # the seeds of panels are large
+            time.sleep(1e6)
+        return original(self, seed=seed, dynamics_seed=dynamics_seed)
+
+    config = preset("smoke", {"evaluation.panel_seed": 90 + first})
+    monkeypatch.setenv("STARPO_ENVIRONMENT_S", "0.3")
+    monkeypatch.setattr(Sokoban, "reset", reset)
+    assert obstacles(config) == ["environment 'sokoban' took longer than 0.3 s. Mend it, or raise STARPO_ENVIRONMENT_S"]

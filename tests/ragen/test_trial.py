@@ -1,5 +1,6 @@
 """A trial of a policy: what it measures, its pace, and its advice."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from starpo.flows.console.trial import describe, show_trial
 from starpo.flows.presets import preset
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault
 from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
@@ -111,3 +112,33 @@ def test_model_before_fine_tuning_plays_unchanged(
     out = " ".join(capsys.readouterr().out.split())
     assert f"{model}, not fine-tuned yet, played 4 episodes" in out
     assert "advice: only 0% of the responses are well-formed; the fine-tuning is still to come" in out
+
+
+ASKING_TOO_MUCH = """
+import json, os, urllib.error, urllib.request
+body = {"model": "policy", "messages": [{"role": "user", "content": "hello"}], "n": 2}
+headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+try:
+    urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers))
+except urllib.error.HTTPError:
+    pass
+"""
+
+
+@pytest.mark.ci
+def test_refused_requests_shown_before_failure(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent.py").write_text(ASKING_TOO_MUCH)
+    (tmp_path / "tasks.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+    program = {"type": "program", "command": [sys.executable, "agent.py"], "tasks": "tasks.jsonl"}
+    config = of(model, environment=program, agent__max_actions_per_turn=1, agent__max_turns=1)
+    with pytest.raises(EnvironmentFault, match="requests were refused"):
+        show_trial(config, 2, Store(str(tmp_path / "store")))
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("refused: ")]
+    assert [line.partition(" (task {")[0] for line in lines] == ["refused: g0000-0", "refused: g0001-0"]
+    assert all(
+        line.endswith("request 1, POST /v1/chat/completions, field n: n is 2. Input should be 1") for line in lines
+    )

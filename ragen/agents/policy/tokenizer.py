@@ -19,6 +19,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from starpo.ragen.config.agent import FORMS
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.limits import environment_call
 from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.registry import DEMONSTRATORS, VOCABULARY
 from starpo.ragen.core.seeding import derive_seed, python_random
@@ -221,7 +222,8 @@ def _played_texts(settings: EnvironmentSettings, player: str, number: int, *, ha
     environment, demonstrate = make(settings), resolve(player)
     for episode in range(_EPISODES_EACH):
         rng = python_random("tokenizer", number, episode)
-        observation, _ = environment.reset(seed=derive_seed("tokenizer", number, episode))
+        with environment_call(settings.type):
+            observation, _ = environment.reset(seed=derive_seed("tokenizer", number, episode))
         yield observation
         if isinstance(environment.grammar, Names):
             for action in environment.actions:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.core.limits import environment_call
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
 
@@ -57,12 +58,14 @@ def prompt_lengths(
     """Measure the prompts of the first `num_states` seeds.
 
     Raises:
-        Exception: Whatever the environment raises.
+        CallLimitError: If the environment hangs.
+        Exception: Whatever it raises.
     """
     first, later, description = [], [0], ""
     for seed in range(num_states):
         world = make(settings)
-        observation, _ = world.reset(seed=seed)
+        with environment_call(settings.type):
+            observation, _ = world.reset(seed=seed)
         context = contexts.start(world)
         left = contexts.agent.max_actions
         image = None if world.plays else contexts.look(world)  # a program's images are its own

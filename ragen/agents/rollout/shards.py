@@ -95,6 +95,7 @@ def play_shards(
     job: RolloutJob,
     shards: Sequence[Sequence[Episode]],
     on_shard: Callable[[int, int], None] | None = None,
+    on_turns: Callable[[pa.Table], None] | None = None,
 ) -> pa.Table:
     """Play shards concurrently. For a continuous player, they are merged into one larger shard per worker.
 
@@ -103,6 +104,7 @@ def play_shards(
         job: Policy, environment and settings.
         shards: From `make_episodes`.
         on_shard: Called in this thread after each shard with the number of finished shards and the total.
+        on_turns: Called with all turns before they are checked, which may show why these checks fail.
 
     Returns:
         Dataset `turns`, rows in shard order whatever order they finish in, with their `usage` as metadata and, if the
@@ -145,6 +147,8 @@ def play_shards(
     pool.shutdown()
     parts, usages = zip(*map(take_usage, tables), strict=True) if tables else ((), ())
     turns = pa.concat_tables([schema.empty_table(), *parts])
+    if on_turns is not None:
+        on_turns(turns)
     if turns.num_rows and set(turns["status"].to_pylist()) == {"truncated"}:
         raise ConfigError(
             f"no episode has room for its first response: {json.loads(turns['info'][0].as_py())['error']}; raise "

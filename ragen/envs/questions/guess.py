@@ -31,7 +31,7 @@ def guess_settings(path: str, test: str = "") -> QuestionsSettings:
         digest = file_digest(path)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    rows = read_rows(path, digest, lambda row: "")[:_NUM_ROWS]
+    rows = read_rows(path, digest, lambda row: "", should_warn=False)[:_NUM_ROWS]
     columns = guess_columns(rows, path)
     return QuestionsSettings(path=path, test=test, columns=columns, scoring=guess_scoring(rows, columns))
 

@@ -96,6 +96,10 @@ class Database:
         self._connection = self._connect()
         self._grammar = self._connect()
         self._bound: set[str] = set()
+        with TimeLeft(self._bounds.sql_timeout_s).spent_by(self._grammar):
+            self._create_empty_tables()
+
+    def _create_empty_tables(self) -> None:
         for name, schema in {**DATASET_VIEWS, **RECORD_VIEWS}.items():
             self._grammar.register("_empty", schema.empty_table())
             self._grammar.execute(f"create table {name} as {stored_view(name, '_empty')}").fetchall()

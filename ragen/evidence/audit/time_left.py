@@ -9,6 +9,9 @@ import duckdb
 
 from starpo.ragen.core.errors import QueryError
 
+_CTRL_C = "Query interrupted"
+"""What DuckDB makes of a KeyboardInterrupt while it runs a query."""
+
 
 class TimeLeft:
     """Time budget of one query. Only time spent in the database counts, not the processing of its result."""
@@ -23,6 +26,7 @@ class TimeLeft:
 
         Raises:
             QueryError: If the connection was interrupted.
+            KeyboardInterrupt: On Ctrl-C.
         """
         interrupted = threading.Event()
 
@@ -42,6 +46,8 @@ class TimeLeft:
                     f"the query was stopped after {self._total_s:g} s; select fewer rows or iterations, or give it "
                     "more time: STARPO_SQL_TIMEOUT_S=600 (seconds)"
                 ) from error
+            if isinstance(error, RuntimeError) and str(error) == _CTRL_C:
+                raise KeyboardInterrupt from None
             raise
         finally:
             timer.cancel()

@@ -12,6 +12,7 @@ trajectory     one trajectory: its calls and, in the end, its rows
 endpoint       HTTP on loopback, a key per trajectory
 chat           messages, calls and requests as values
 requests       the body of a request, read within limits
+served         how many requests were refused, which, and why
 replies        answers as bytes
 responses      the same for the protocol of `/v1/responses`
 album          images of requests

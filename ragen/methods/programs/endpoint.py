@@ -16,7 +16,6 @@ import secrets
 import socket
 import threading
 import time
-from collections import Counter
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,11 +30,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.methods.programs.album import Album
-from starpo.ragen.methods.programs.chat import CALL_LIMIT, ChatRequest, Refusal, RunSampling
+from starpo.ragen.methods.programs.chat import ChatRequest, Refusal, RunSampling
 from starpo.ragen.methods.programs.replies import Reply, error, models
 from starpo.ragen.methods.programs.requests import read_request
 from starpo.ragen.methods.programs.responses import as_chat, responded
 from starpo.ragen.methods.programs.responses import events as response_events
+from starpo.ragen.methods.programs.served import Served
 
 MAX_BODY_BYTES = 4 << 20
 MAX_CONNECTIONS = 512
@@ -47,10 +47,9 @@ MAX_CHUNKS = 2_000
 """Chunks of a body, each of which costs as much as a kilobyte."""
 SENDING_S = 10.0
 """Time to send a request's headers, and then its body."""
-_MAX_REASONS = 8
-"""Different reasons kept of a trajectory's refusals."""
 STARTING_S = 30.0
 _PIECE = 512
+_MAX_PATH = 200
 _IN_PIECES = "starpo.in_pieces"
 _PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/models")
 
@@ -83,32 +82,6 @@ class PendingCall:
         """Answer from any thread; without effect if the program no longer waits."""
         with suppress(InvalidStateError):
             self.answered.set_result(answer)
-
-
-@dataclass
-class Served:
-    """What a trajectory's requests were, answered or not.
-
-    Attributes:
-        num_refused: Number of requests that were refused, for whatever reason.
-        refused: Reason -> how often a request was refused for it, of the first `_MAX_REASONS` reasons; not for a limit.
-        limit: The limit of an episode for which the last one was refused; '' if none was.
-        overridden: Sampling setting of the program's that had no effect -> in how many requests.
-    """
-
-    num_refused: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    limit: str = ""
-    overridden: Counter[str] = field(default_factory=Counter)
-
-    def refuse(self, refusal: Refusal) -> None:
-        """Count a refusal."""
-        reason = str(refusal)
-        self.num_refused += 1
-        if refusal.code == CALL_LIMIT:
-            self.limit = reason
-        elif reason in self.refused or len(self.refused) < _MAX_REASONS:
-            self.refused[reason] += 1
 
 
 @dataclass
@@ -178,10 +151,7 @@ class Endpoint:
 
     def retire(self, key: str) -> Served:
         """End a trajectory: its key is unknown from now on. Return what its requests were."""
-        served = self._clients.pop(_digest(key)).served
-        # Copies, each made at once: a request that is still in progress may be counted at any time.
-        refused, overridden = Counter(dict(served.refused)), Counter(dict(served.overridden))
-        return Served(served.num_refused, refused, served.limit, overridden)
+        return self._clients.pop(_digest(key)).served.copy()
 
     def calls(self, timeout_s: float) -> list[PendingCall]:
         """Return the calls that have come since the last time; if there are none, wait for the first one."""
@@ -208,6 +178,8 @@ class Endpoint:
 
     async def _response(self, request: Request) -> Response:
         client = self._client(request)
+        client.served.num_requests += 1
+        number = client.served.num_requests
         if client.served.num_refused >= MAX_REFUSED:
             message = f"{MAX_REFUSED} requests of this trajectory were refused: no further one is read"
             raise Refusal(message, code="too_many_refusals", status=429)
@@ -215,7 +187,7 @@ class Endpoint:
             return await self._answered(client, request)
         except Refusal as refusal:
             if refusal.code != "disconnected":
-                client.served.refuse(refusal)
+                client.served.refuse(refusal, f"{request.method} {request.scope['path'][:_MAX_PATH]}", number)
             raise
 
     async def _answered(self, client: _Client, request: Request) -> Response:
@@ -223,7 +195,7 @@ class Endpoint:
         if route == ("GET", "/v1/models"):
             return Response(models(), media_type="application/json")
         if route not in (("POST", "/v1/chat/completions"), ("POST", "/v1/responses")):
-            message = f"there is no {' '.join(route)[:200]} here, only {', '.join(_PATHS)}"
+            message = f"there is no {' '.join(route)[:_MAX_PATH]} here, only {', '.join(_PATHS)}"
             raise Refusal(message, code="not_found", status=404)
         is_chat = route[1] != "/v1/responses"
         if client.num_open >= MAX_OPEN:

@@ -12,15 +12,20 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.lookup import TARGET, resolve
-from starpo.ragen.envs.base import Environment, Info
+from starpo.ragen.core.redaction import without_secrets
+from starpo.ragen.core.visible import shortened
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import FreeText, Grammar
 from starpo.ragen.methods.programs.process import words_of
+from starpo.ragen.methods.programs.served import MAX_NAMED
 from starpo.ragen.methods.programs.settings import ProgramSettings, code_digest
 from starpo.ragen.methods.programs.tasks import Task, as_json, digest, load_tasks, task_of
 
 _MAX_REASONS = 3
+_MAX_TASK = 120
 
 
 class Program(Environment[ProgramSettings]):
@@ -72,6 +77,22 @@ class Program(Environment[ProgramSettings]):
                 "settings and seeds (environment.sampling = 'refuse' refuses others)"
             )
         return remarks
+
+    @classmethod
+    def incidents(cls, settings: EnvironmentSettings, episodes: Sequence[tuple[str, int, str]]) -> list[str]:
+        """Name each request that was refused: episode, task, number, endpoint, field and reason."""
+        assert isinstance(settings, ProgramSettings)
+        named, num_refused = [], 0
+        for trajectory_id, env_seed, info in episodes:
+            facts = json.loads(info)
+            num_refused += facts.get("refused", 0)
+            task = shortened(without_secrets(as_json(task_of(settings, env_seed))), _MAX_TASK)
+            for one in facts.get("refused_requests", ()):
+                field = f", field {one['field']}" if one["field"] else ""
+                place = f"{trajectory_id} (task {task}), request {one['request']}, {one['endpoint']}{field}"
+                named.append(f"{place}: {one['reason']}")
+        num_more = num_refused - len(named[:MAX_NAMED])
+        return named[:MAX_NAMED] + ([f"and {counted(num_more, 'more request')}"] if num_more else [])
 
     @cached_property
     def _is_ready(self) -> bool:

@@ -28,8 +28,9 @@ from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.methods.programs.chat import RunSampling
 from starpo.ragen.methods.programs.conversations import ConversationPrompt
-from starpo.ragen.methods.programs.endpoint import MAX_REFUSED, Endpoint, PendingCall, Served
+from starpo.ragen.methods.programs.endpoint import MAX_REFUSED, Endpoint, PendingCall
 from starpo.ragen.methods.programs.process import RunningProgram, stop_waiting
+from starpo.ragen.methods.programs.served import Served
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of

@@ -38,10 +38,11 @@ from starpo.ragen.core.seeding import derive_seed, token_uniforms
 from starpo.ragen.envs.grammar import write_call
 from starpo.ragen.methods.programs.chat import CALL_LIMIT, ChatMessage, ChatRequest, Refusal
 from starpo.ragen.methods.programs.conversations import ConversationPrompt, Conversations
-from starpo.ragen.methods.programs.endpoint import PendingCall, Served
+from starpo.ragen.methods.programs.endpoint import PendingCall
 from starpo.ragen.methods.programs.process import Ended
 from starpo.ragen.methods.programs.replies import Reply
 from starpo.ragen.methods.programs.reward import reward_of
+from starpo.ragen.methods.programs.served import Served
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import digest
@@ -52,7 +53,6 @@ _MAX_OUTPUT = 4000
 _USUAL_CHARS_A_TOKEN, _MAX_CHARS_A_TOKEN = 8, 256
 """Longer texts are tokenised in part at first; beyond what any token has, not even that."""
 _ERRORS = {"died": "ProgramDied", "hung": "ProgramHung", "flooded": "ProgramFlooded", "done": "ProgramCalledNothing"}
-_MAX_REASON = 400
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class ProgramTrajectory:
             facts = {"error": error, "message": without_secrets(message), "output": output}
             self.rows[-1] |= {"truncated": True, "info": _as_json(json.loads(self.rows[-1]["info"]) | facts)}
         else:
-            if reasons := _reasons(served) or [served.limit] * bool(served.limit):
+            if reasons := served.reasons or [served.limit] * bool(served.limit):
                 message = f"{served.num_refused} of its requests were refused, as: {reasons[0]}; {message}"
             self._fail(error, message, output=without_secrets(ended.output)[-_MAX_OUTPUT:])
 
@@ -287,7 +287,9 @@ class ProgramTrajectory:
         if self._turns:
             facts["conversations"] = len({turn.prompt.number for turn in self._turns.values()})
         if served.refused:
-            facts["refusals"] = _reasons(served)
+            facts["refusals"] = served.reasons
+        if served.named:
+            facts["refused_requests"] = [one.facts for one in served.named]
         if served.limit:
             facts["limit"] = without_secrets(served.limit)
         if served.overridden:
@@ -382,11 +384,6 @@ def _without_reasoning(text: str) -> tuple[str, str]:
     """Split a response at the end of its reasoning, whose marks go; the reasoning is '' if there is none."""
     thought, end, rest = text.rpartition("</think>")
     return (thought.strip().removeprefix("<think>").strip(), rest.strip()) if end else ("", text)
-
-
-def _reasons(served: Served) -> list[str]:
-    """Return why requests were refused, the most frequent reason first."""
-    return [without_secrets(reason)[:_MAX_REASON] for reason, _ in served.refused.most_common()]
 
 
 def _observation(messages: tuple[ChatMessage, ...]) -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from starpo.flows.presets import preset
 from starpo.ragen.core import guard
-from starpo.ragen.core.errors import CallLimitError
+from starpo.ragen.core.errors import CallLimitError, ConfigError
 from starpo.ragen.core.guard import Limit, guarded, interrupt_overdue_calls, overdue_call, tell_of_slow_calls
 from starpo.ragen.core.lookup import resolve
 
@@ -125,6 +126,19 @@ def test_slow_import_is_named_meanwhile(monkeypatch, caplog, tmp_path: Path) -> 
     (tmp_path / "mine_slow.py").write_text("import time\ntime.sleep(1.5)\nX = 1\n")
     assert resolve("mine_slow:X") == 1
     assert "the import of module 'mine_slow' has not returned for" in caplog.text
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(30)
+def test_hanging_import_ends_at_limit(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STARPO_PLUGIN_S", "0.3")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "mine_endless.py").write_text("import time\ntime.sleep(1e6)\n")
+    message = r"the import of module 'mine_endless' took longer than 0.3 s. Mend it, or raise STARPO_PLUGIN_S"
+    with pytest.raises(CallLimitError, match=message):
+        resolve("mine_endless:X")
+    with pytest.raises(ConfigError, match=message):
+        preset("smoke", {"filter.strategy": "mine_endless:X"})
 
 
 @pytest.mark.ci

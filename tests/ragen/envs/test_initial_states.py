@@ -1,12 +1,15 @@
 """Seeds of initial states that are not excluded."""
 
+import time
+
 import pytest
 
-from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.core.errors import CallLimitError, EnvironmentFault
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs import make
 from starpo.ragen.envs.bandit.environment import BanditSettings
-from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.frozen_lake.environment import FrozenLake, FrozenLakeSettings
 from starpo.ragen.envs.initial_states import fresh_env_seed
 
 LAKE = FrozenLakeSettings()
@@ -40,3 +43,12 @@ def test_few_states_shared_with_panel():
 def test_search_ends_if_all_excluded():
     with pytest.raises(EnvironmentFault, match=r"101 initial states drawn.*lower evaluation\.num_prompts"):
         fresh_env_seed(TINY, "train", excluded=frozenset({digest(TINY, 0)}))
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("door", ["__init__", "reset", "state_digest"])
+def test_hanging_panel_ends_at_limit(door, monkeypatch):
+    monkeypatch.setenv("STARPO_ENVIRONMENT_S", "0.3")
+    monkeypatch.setattr(FrozenLake, door, lambda *_, **__: time.sleep(1e6))
+    with pytest.raises(CallLimitError, match=r"environment 'frozen_lake' took longer than 0.3 s.*STARPO_ENVIRONMENT_S"):
+        make_panel(LAKE, 4, 987)

@@ -243,6 +243,15 @@ def test_demonstrator_accuracy_is_its_skill(write: Write) -> None:
     assert {demonstrate(environment, 0.0, rng).actions[0] for _ in range(60)} == {"A", "B", "C"}
 
 
+def test_unusable_rows_warned_of_once(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    path = write([{"question": "1 + 1?", "answer": "2"}, {"question": "", "answer": "2"}])
+    with Path(path).open("a") as file:
+        file.write("no JSON\n")
+    guess_settings(path).questions()
+    (warning,) = caplog.messages
+    assert "2 of 3 rows cannot be used (line 2: 'question' is empty, or no text; line 3: no JSON" in warning
+
+
 def test_settings_are_guessed_from_the_columns(write: Write) -> None:
     gsm = guess_settings(write([{"question": "How many?", "answer": "First 2, then 3.\n#### 5"}] * 2))
     assert (gsm.scoring, gsm.columns) == ("number", Columns())

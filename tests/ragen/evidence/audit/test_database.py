@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -165,6 +166,15 @@ def test_no_thread_holds_connection_afterwards() -> None:
         for _ in range(5):
             database.query("from turns")
             assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+
+
+def test_ctrl_c_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Database(lambda *_: None) as database:
+        monkeypatch.setattr(
+            database, "_grammar", Mock(wraps=database._grammar, sql=Mock(side_effect=RuntimeError("Query interrupted")))
+        )
+        with pytest.raises(KeyboardInterrupt):
+            database.query("select 1")
 
 
 def test_played_data_named_alike_in_views() -> None:

@@ -251,6 +251,10 @@ def test_sampling_settings_of_programs_are_counted():
         requests = endpoint.retire(key)
     assert requests.overridden == dict.fromkeys(request.overridden, 1)
     assert (requests.num_refused, requests.refused) == (1, {"n is 2. Input should be 1": 1})
+    (named,) = requests.named
+    assert named.facts == {
+        "request": 3, "endpoint": "POST /v1/chat/completions", "field": "n", "reason": "n is 2. Input should be 1"
+    }  # fmt: skip
 
 
 def test_structured_output_equal_in_both_protocols():

@@ -12,6 +12,7 @@ from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs import make
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.methods.programs.environment import Program
+from starpo.ragen.methods.programs.served import RefusedRequest
 from starpo.ragen.methods.programs.settings import ProgramSettings
 
 
@@ -117,3 +118,27 @@ def test_remarks_of_a_rollout():
     assert refused == "in 2 of 3 episodes, requests of the program were refused: n is 2 (in 2); no tools (in 1)"
     assert overridden.startswith("what the program sets has no effect (seed, temperature): ")
     assert Program.remarks(["{}"]) == []
+
+
+def test_refused_requests_named_then_counted(program, monkeypatch):
+    token = "a1B2" * 9
+    monkeypatch.setenv("MY_TOKEN", token)
+    episode = {
+        "refused": 40,
+        "refused_requests": [
+            {"request": n, "endpoint": "POST /v1/chat/completions", "field": "n" * (n > 1), "reason": "n is 2"}
+            for n in range(1, 8)
+        ],
+    }
+    settings = program("")
+    world = make(settings)
+    world.reset(seed=7)
+    lines = Program.incidents(settings, [(f"g{n}", 7, json.dumps(episode)) for n in range(2)])
+    assert lines[0] == f"g0 (task {world.render()}), request 1, POST /v1/chat/completions: n is 2"
+    assert lines[7] == f"g1 (task {world.render()}), request 1, POST /v1/chat/completions: n is 2"
+    assert lines[1].endswith("request 2, POST /v1/chat/completions, field n: n is 2")
+    assert (len(lines), lines[-1]) == (11, "and 70 more requests")
+    refused = RefusedRequest(3, "GET /" + "x" * 999, token, f"the key is {token}").facts
+    assert token not in json.dumps(refused)
+    assert max(map(len, map(str, refused.values()))) == 400
+    assert Program.incidents(settings, [("g0", 7, '{"refused": 0}')]) == []

@@ -39,9 +39,10 @@ from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.methods.programs import endpoint, player
 from starpo.ragen.methods.programs.chat import RunSampling
-from starpo.ragen.methods.programs.endpoint import PendingCall, Served
+from starpo.ragen.methods.programs.endpoint import PendingCall
 from starpo.ragen.methods.programs.process import Ended
 from starpo.ragen.methods.programs.requests import read_request
+from starpo.ragen.methods.programs.served import Served
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
@@ -322,6 +323,7 @@ for _ in range(2):
         "ProgramCalledNothing", 2, ["n is 4. Input should be 1"],
     )  # fmt: skip
     assert info["message"].startswith("2 of its requests were refused, as: n is 4")
+    assert [(one["request"], one["field"]) for one in info["refused_requests"]] == [(1, "n"), (2, "n")]
 
 
 def test_endlessly_refused_program_is_ended(run, monkeypatch):
