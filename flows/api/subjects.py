@@ -34,6 +34,8 @@ MARKS = ("random", "solver")
 _ROLLOUT = re.compile(r"(?P<run>[A-Za-z0-9][A-Za-z0-9._-]*):(?P<number>\d+)")
 _SERVER = re.compile(r"(?P<model>[^@\s]+)@(?P<url>https?://\S+)")
 _QUESTIONS = (".jsonl", ".json", ".parquet")
+_BY_MESSAGES = {"protocol": "chat", "max_retries": 40}
+"""Settings of a server: retries take up to five minutes, so that one that is started again is waited for."""
 _MAX_POSITIONS = 131_072
 _WITHOUT_CHECKPOINT = {
     "policy": {
@@ -180,8 +182,10 @@ def read_subject(store: Store, text: str) -> Subject:
         engine = {"rollout.engine": "scripted", "rollout.scripted": {"player": text}}
         return Subject(text, {**_WITHOUT_CHECKPOINT, **engine})
     if server := _SERVER.fullmatch(text):
-        options = {"base_url": server["url"].rstrip("/"), "model": server["model"], "protocol": "chat"}
+        options = {"base_url": server["url"].rstrip("/"), "model": server["model"], **_BY_MESSAGES}
         return Subject(text, {**_WITHOUT_CHECKPOINT, "rollout.engine": "openai", "rollout.openai": options})
+    if "://" in text:
+        raise ConfigError(f"'{text}' names a server without its model: MODEL@{text.rpartition('@')[2]}")
     names = store.runs.names()
     checkpoint = _ROLLOUT.fullmatch(text)
     if text in names or (checkpoint and checkpoint["run"] in names):
@@ -268,12 +272,20 @@ def _run_of(
         "iterations": 0,
         "schedule": [],
     }
+    sees = base is not None and base.agent.observation != "text" and subject.text not in MARKS
+    if sees and "rollout.openai" in subject.settings:
+        raise ConfigError(
+            f"{subject.text} is asked by messages of text, and prompts of {task.name} show images; set agent.observation "
+            "= 'text' in a file of settings, or leave it out"
+        )
     if base is not None and base.policy.type == "pretrained":
         config = apply_overrides(base, {**environment, **subject.settings, **overrides}, subject.text)
     else:
-        limits = {f"agent.{name}": number for name, number in panels[next(iter(panels))].limits.items()}
+        limits: dict[str, Any] = {f"agent.{name}": number for name, number in panels[next(iter(panels))].limits.items()}
         if base is not None:
             limits |= {f"evaluation.{name}": getattr(base.evaluation, name) for name in ("num_prompts", "temperature")}
+        if base is not None and sees:
+            limits["agent.observation"] = base.agent.observation
         config = recipe({**limits, **environment, **subject.settings, **overrides})
         if config.policy.type == "pretrained" and "rollout.max_context_tokens" not in overrides:
             config = with_room(config)

@@ -29,7 +29,7 @@ def test_server_is_model_and_address(store: Store) -> None:
     settings = read_subject(store, "some/model-1@https://api.example.com/v1/").settings
     assert settings is not None
     assert settings["rollout.openai"] == {
-        "base_url": "https://api.example.com/v1", "model": "some/model-1", "protocol": "chat"
+        "base_url": "https://api.example.com/v1", "model": "some/model-1", "protocol": "chat", "max_retries": 40
     }  # fmt: skip
 
 
@@ -44,6 +44,7 @@ def test_others_become_runs_of_no_iteration(store: Store, text: str) -> None:
         ("mime", "'mime' is no run in .*did you mean 'mine'"),
         ("./nowhere", "'./nowhere' cannot be evaluated: there is no such folder or file"),
         ("package:starpo-nothing", "'package:starpo-nothing' cannot be evaluated"),
+        ("https://api.example.com/v1", "names a server without its model: MODEL@https://api.example.com/v1"),
     ],
 )
 def test_unknown_subjects_are_refused(store: Store, text: str, message: str) -> None:
@@ -99,3 +100,10 @@ def test_solver_needs_a_demonstrator(store: Store, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(environment_type("bandit"), "demonstrator", "")
     with pytest.raises(ConfigError, match="'solver' cannot play environment 'bandit', which has no demonstrator"):
         plan_subjects(store, ["solver"], ["Bandit"], {}, {})
+
+
+def test_images_need_eyes(store: Store) -> None:
+    with pytest.raises(ConfigError, match="is asked by messages of text, and prompts of frozen_lake show images"):
+        plan_subjects(store, ["m@http://127.0.0.1:9/v1"], ["frozen-lake-visual"], {}, {})
+    planned = plan_subjects(store, ["random"], ["frozen-lake-visual"], {}, {})
+    assert planned.subjects["random"][0].config.agent.observation == "text"

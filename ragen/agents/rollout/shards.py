@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 MAX_ERROR_SHARE = 0.5
 """Largest share of trajectories that may end by an error of the environment. What is trained on is a biased sample of
 episodes if many fail, and shows nothing if all do that act."""
+_MOST_AT_ONCE = 2048
+"""Episodes that a worker of a continuous player has in play; one has up to 40 kB while it lives."""
 
 
 class _HungError(EngineError):
@@ -97,7 +99,7 @@ def play_shards(
     on_shard: Callable[[int, int], None] | None = None,
     on_turns: Callable[[pa.Table], None] | None = None,
 ) -> pa.Table:
-    """Play shards concurrently. For a continuous player, they are merged into one larger shard per worker.
+    """Play shards concurrently. For a continuous player, they are merged into larger ones.
 
     Args:
         player: Plays the shards.
@@ -217,8 +219,9 @@ def _completed(futures: Mapping[Future[pa.Table], int]) -> Iterator[Future[pa.Ta
 
 
 def _dealt(shards: Sequence[Sequence[Episode]], num_workers: int) -> list[list[Episode]]:
-    """Merge shards into at most `num_workers`, with the same episodes in the same order."""
+    """Merge shards into one for each worker, or more, of at most `_MOST_AT_ONCE` episodes; their order stays."""
     size = -(-len(shards) // num_workers)
+    size = min(size, max(1, _MOST_AT_ONCE // max(map(len, shards), default=1)))
     return [
         [episode for shard in shards[first : first + size] for episode in shard]
         for first in range(0, len(shards), size or 1)

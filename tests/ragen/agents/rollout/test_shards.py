@@ -9,7 +9,7 @@ import pytest
 
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.shards import _dealt, make_episodes, play_shards
 from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
@@ -287,3 +287,11 @@ def test_unstarted_greedy_member_has_group_state(job, corridor):
     rows = turns.to_pylist()
     assert {row["status"] for row in rows if row["member"] == 2} == {"env_error"}
     assert len({row["initial_state_digest"] for row in rows}) == 1
+
+
+def test_merged_shards_are_bounded() -> None:
+    shards = make_episodes([(f"g{number}", number) for number in range(700)], group_size=8, shard_groups=2)
+    merged = _dealt(shards, 2)
+    assert [len(shard) for shard in merged] == [2048, 2048, 1504]
+    assert [episode for shard in merged for episode in shard] == [episode for shard in shards for episode in shard]
+    assert [len(shard) for shard in _dealt(shards[:4], 2)] == [32, 32]
