@@ -275,8 +275,8 @@ def _run_of(
     sees = base is not None and base.agent.observation != "text" and subject.text not in MARKS
     if sees and "rollout.openai" in subject.settings:
         raise ConfigError(
-            f"{subject.text} is asked by messages of text, and prompts of {task.name} show images; set agent.observation "
-            "= 'text' in a file of settings, or leave it out"
+            f"{subject.text} is asked by messages of text, and prompts of {task.name} show images; set "
+            "agent.observation = 'text' in a file of settings, or leave it out"
         )
     if base is not None and base.policy.type == "pretrained":
         config = apply_overrides(base, {**environment, **subject.settings, **overrides}, subject.text)
