@@ -70,7 +70,8 @@ def _obstacles(config: StarPOConfig, should_download: bool) -> list[str]:
     if isinstance(policy, PretrainedPolicy):
         problems += _model_faults(config, should_download)
     player = policy if isinstance(policy, TinyPolicy) else policy.fine_tuning
-    if player is not None and not (isinstance(player, FineTuning) and player.runs):
+    is_untrained = isinstance(player, TinyPolicy) and player.warm_start_steps == 0
+    if not (player is None or is_untrained or (isinstance(player, FineTuning) and player.runs)):
         problems += _demonstrator_faults(config, player)
     problems += _prompt_faults(config) + _reward_faults(config)
     panels = {"environment": config.environment}

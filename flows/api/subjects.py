@@ -289,9 +289,9 @@ def _run_of(
         config = recipe({**limits, **environment, **subject.settings, **overrides})
         if config.policy.type == "pretrained" and "rollout.max_context_tokens" not in overrides:
             config = with_room(config)
-    if subject.text == "solver":
+    if subject.text in MARKS:
         for panel in panels.values():
-            _check_has_demonstrator(panel.environment)
+            _check_can_play(subject.text, panel.environment)
     name = default_run_name(f"{_short(subject.text)}-on-{_short(task.environment.type)}", config)
     return SubjectRun(name, next(iter(panels)), config)
 
@@ -302,9 +302,12 @@ def _short(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._")[:48] or "subject"
 
 
-def _check_has_demonstrator(environment: EnvironmentSettings) -> None:
+def _check_can_play(mark: str, environment: EnvironmentSettings) -> None:
     for part in environment.tagged().values():
-        if not environment_type(part.type).demonstrator:
+        kind = environment_type(part.type)
+        if kind.plays:
+            raise ConfigError(f"'{mark}' cannot play environment '{part.type}': it asks a model; leave '{mark}' out")
+        if mark == "solver" and not kind.demonstrator:
             raise ConfigError(
                 f"'solver' cannot play environment '{part.type}', which has no demonstrator; give its class one "
                 "(demonstrator = 'module:function', docs/extend.md), or leave it out"

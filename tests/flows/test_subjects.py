@@ -107,3 +107,9 @@ def test_images_need_eyes(store: Store) -> None:
         plan_subjects(store, ["m@http://127.0.0.1:9/v1"], ["frozen-lake-visual"], {}, {})
     planned = plan_subjects(store, ["random"], ["frozen-lake-visual"], {}, {})
     assert planned.subjects["random"][0].config.agent.observation == "text"
+
+
+def test_programs_ask_a_model(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment_type("bandit"), "plays", "some:loop")
+    with pytest.raises(ConfigError, match="'random' cannot play environment 'bandit': it asks a model"):
+        plan_subjects(store, ["random"], ["Bandit"], {}, {})
