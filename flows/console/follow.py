@@ -184,6 +184,8 @@ def _place(state: RunState) -> str:
     facts = state.metrics
     if state.message.partition(" ")[0] in _PREPARING:
         return "before the first iteration"
+    if facts.get("iterations") == 0:  # a run without updates, such as an evaluation's
+        return "first checkpoint"
     return f"iteration {facts.get('iteration', 0):.0f}/{facts.get('iterations', 0):.0f}"
 
 
