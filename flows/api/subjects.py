@@ -220,7 +220,7 @@ def read_task(store: Store, text: str) -> list[Task]:
         return _panels_of(load_preset(text))
     if text.startswith("hf:") or text.endswith(_QUESTIONS):
         limits = AgentConfig(max_turns=1, max_actions=1, max_actions_per_turn=1)
-        return [Task(Path(text).stem, guess_settings(text, text), limits)]
+        return [Task(Path(text).stem, guess_settings(text), limits)]
     try:
         environment = environment_named(text)
     except ConfigError as error:
