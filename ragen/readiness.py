@@ -250,7 +250,7 @@ def _environment_faults(place: str, settings: EnvironmentSettings, config: StarP
                     "agent.should_think would open an <answer>: set one of them otherwise"
                 ]
         panel = panel_of(settings, evaluation)
-        for tag in settings.tagged() if place == "environment" else ():
+        for tag in settings.tagged() if place == "environment" and config.iterations else ():
             fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests, tag=tag)
     except CallLimitError:
         raise

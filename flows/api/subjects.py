@@ -77,6 +77,7 @@ class Task:
         agent: Settings of the agent that came with it; of defaults, the limits of turns and actions alone matter.
         base: Settings that it came with, of a preset, a file or a run; None: an environment alone.
         env_seeds: Seeds of its initial states; None: drawn.
+        num_prompts: Initial states of its panel; None: as the settings say.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Task:
     agent: AgentConfig
     base: StarPOConfig | None = None
     env_seeds: tuple[int, ...] | None = None
+    num_prompts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,8 @@ def read_task(store: Store, text: str) -> list[Task]:
         return _panels_of(load_preset(text))
     if text.startswith("hf:") or text.endswith(_QUESTIONS):
         limits = AgentConfig(max_turns=1, max_actions=1, max_actions_per_turn=1)
-        return [Task(Path(text).stem, guess_settings(text), limits)]
+        questions = guess_settings(text)
+        return [Task(Path(text).stem, questions, limits, num_prompts=len(set(questions.questions())))]
     try:
         environment = environment_named(text)
     except ConfigError as error:
@@ -268,6 +271,7 @@ def _run_of(
         "environment": task.environment.model_dump(mode="json"),
         "evaluation.variants": variants,
         "evaluation.env_seeds": task.env_seeds and list(task.env_seeds),
+        **({"evaluation.num_prompts": task.num_prompts} if task.num_prompts else {}),
         **{f"evaluation.{name}": number for name, number in sizes.items()},
         "iterations": 0,
         "schedule": [],

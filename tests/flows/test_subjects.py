@@ -9,6 +9,7 @@ from starpo.flows.api.subjects import plan_subjects, read_subject, read_task
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.make import environment_type
+from starpo.ragen.readiness import check_ready
 from starpo.ragen.store import Store
 
 
@@ -91,9 +92,11 @@ def test_file_of_questions_is_panel(store: Store, tmp_path: Path) -> None:
     file.write_text("".join(json.dumps({"question": f"{n} + 1?", "answer": n + 1}) + "\n" for n in range(8)))
     (task,) = read_task(store, str(file))
     assert (task.environment.type, task.agent.max_turns) == ("questions", 1)
-    planned = plan_subjects(store, ["random"], [str(file)], {}, {"num_prompts": 4})
+    planned = plan_subjects(store, ["random"], [str(file)], {}, {})
     config = planned.subjects["random"][0].config
     assert config.environment.type == "questions"
+    assert config.evaluation.num_prompts == 8  # all of them
+    assert check_ready(config, "all") is None
 
 
 def test_solver_needs_a_demonstrator(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
