@@ -3,6 +3,7 @@
 from typing import Any
 
 from starpo.ragen.agents.evaluation.comparison import PanelDifference
+from starpo.ragen.core.counts import counted
 from starpo.ragen.studies.generalisation import generalisation_table, score_text
 from starpo.ragen.studies.leaderboard import Standing, SweepResult
 from starpo.ragen.studies.result import Table, interval
@@ -91,7 +92,8 @@ def _heading(result: SweepResult) -> str:
     numbers = [score.num_episodes for standing in result.leaderboard for score in standing.scores.values()] or [0]
     several = f"{min(numbers)} to {max(numbers)}" if min(numbers) != max(numbers) else str(numbers[0])
     seeds = ", ".join(map(str, result.sweep.seeds))
-    return f"{len(result.cells)} cells; {several} episodes per score; seed{'s' * (len(result.sweep.seeds) > 1)} {seeds}"
+    cells, plural = counted(len(result.cells), "cell"), "s" * (len(result.sweep.seeds) > 1)
+    return f"{cells}; {several} episodes per score; seed{plural} {seeds}"
 
 
 def _policy(result: SweepResult, standing: Standing) -> dict[str, str]:
