@@ -1,5 +1,4 @@
-"""docs/extend.md, followed to the letter but with smaller runs: the built wheel in its own environment, an empty folder,
-blocks in order."""
+"""docs/extend.md, followed to the letter but with smaller runs: the built wheel in its own environment, an empty folder."""
 
 import re
 import subprocess
@@ -17,8 +16,10 @@ SMALL = {
     "iterations": 2, "demonstration_turns": 1000, "warm_start_steps": 40, "num_groups": 4, "group_size": 4,
     "num_prompts": 8, "every": 2,
 }  # fmt: skip
-"""Settings of stairs.toml, which `starpo new` has just written, while the page is followed: commands cost the same."""
-SHRINK = "sed -i " + " ".join(f"-e 's/^{name} = .*/{name} = {value}/'" for name, value in SMALL.items()) + " stairs.toml\n"
+"""Settings of stairs.toml in place of those that `starpo new` writes: the page's commands are what is shown."""
+SHRINK = (
+    "sed -i " + " ".join(f"-e 's/^{name} = .*/{name} = {value}/'" for name, value in SMALL.items()) + " stairs.toml\n"
+)
 VERIFIED = re.compile(r": verified$")
 LOOK = """
 import shlex, sys
