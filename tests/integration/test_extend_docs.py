@@ -1,4 +1,4 @@
-"""docs/extend.md, followed to the letter but with smaller runs: the built wheel in its own environment, an empty folder."""
+"""docs/extend.md, followed to the letter but with smaller runs: the built wheel in its own environment, no checkout."""
 
 import re
 import subprocess
