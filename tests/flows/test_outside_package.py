@@ -92,7 +92,7 @@ fast = { share = 0.75 }
 learner = "sharded"
 """
 POINTS = {
-    "commands": {"greet": "acme.commands:greet", "acme": "acme.commands:app"},
+    "commands": {"greet": "acme.cli:greet", "acme": "acme.cli:app"},
     "presets": {"acme": "acme.presets"},
     "grids": {"acme": "acme.grids"},
     "environments": {"warehouse": "acme.environment:Warehouse"},
@@ -106,10 +106,10 @@ BROKEN = {
     "commands": {
         "train": "broken:train",
         "quits": "broken_quits:run",
-        "number": "acme.commands:number",
+        "number": "acme.cli:number",
         "old": "gone:it",
     },
-    "presets": {"a": "broken_quits.presets", "b": "acme.commands", "c": "twice.presets"},
+    "presets": {"a": "broken_quits.presets", "b": "acme.cli", "c": "twice.presets"},
 }
 
 
@@ -139,7 +139,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "acme" / part).mkdir()
         (folder / "acme" / part / "__init__.py").touch()
     for module, text in {
-        "commands": COMMANDS, "environment": ENVIRONMENT, "players": PLAYERS, "settings": SETTINGS
+        "cli": COMMANDS, "environment": ENVIRONMENT, "players": PLAYERS, "settings": SETTINGS
     }.items():  # fmt: skip
         (folder / f"acme/{module}.py").write_text(text)
     (folder / "acme/presets/warehouse-fast.toml").write_text(PRESET)
@@ -191,7 +191,7 @@ def test_faulty_package_named_others_work(broken: Path) -> None:
     for command, message in {
         "quits": "'quits' (registered as broken_quits:run) cannot be loaded: ",
         "old": "'old' (registered as gone:it) cannot be loaded: ",
-        "number": "command 'number' of zz-broken 1.5 (acme.commands:number) is int; expected a typer.Typer or a function",
+        "number": "command 'number' of zz-broken 1.5 (acme.cli:number) is int; expected a typer.Typer or a function",
     }.items():
         refused = starpo(broken, command)
         assert (refused.returncode, refused.stdout) == (1, "")
@@ -200,7 +200,7 @@ def test_faulty_package_named_others_work(broken: Path) -> None:
     assert "warehouse-fast" in listed.stdout
     for message in (
         "zz-broken 1.5: 'broken_quits.presets' cannot be imported: ",
-        "zz-broken 1.5: 'acme.commands' (group starpo.presets) is no package, whose folder holds the files",
+        "zz-broken 1.5: 'acme.cli' (group starpo.presets) is no package, whose folder holds the files",
         "zz-broken 1.5: sokoban.toml is not used, since 'sokoban' is a built-in name: rename it",
     ):
         assert message in " ".join(listed.stderr.split())
