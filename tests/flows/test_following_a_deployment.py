@@ -1,6 +1,7 @@
 """A command that follows a flow run survives a busy server, and reports a server that is gone."""
 
 import time
+from datetime import timedelta
 from types import SimpleNamespace
 from uuid import uuid4
 
@@ -172,6 +173,7 @@ def deaf_server(monkeypatch, tmp_path):
     monkeypatch.setattr("starpo.flows.console.deployment.start_deployment", lambda *_: ended)
     monkeypatch.setattr("starpo.flows.console.second_witness.SILENCE_S", 0.2)
     monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.05)
+    monkeypatch.setattr("starpo.ragen.store.records.runs.STALE_AFTER", timedelta(seconds=0.5))
     return store, ends
 
 

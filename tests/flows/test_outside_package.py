@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.ci
-SOURCE = '''
+COMMANDS = '''
 import typer
-from typing import Literal
-
-from starpo.ragen.agents.rollout.torch.engine import TorchEngine
-from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
-from starpo.ragen.envs.sokoban.scene import scene
-from starpo.ragen.learning.learners.torch_learner import TorchLearner
 
 app = typer.Typer()
 
@@ -37,6 +31,14 @@ def greet(name: str, loud: bool = False) -> None:
     print(f"hello {name}{'!' * loud}")
 
 
+number = 3
+'''
+ENVIRONMENT = '''
+from typing import Literal
+
+from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
+
+
 class WarehouseSettings(SokobanSettings):
     """Sokoban under another name."""
 
@@ -45,6 +47,10 @@ class WarehouseSettings(SokobanSettings):
 
 class Warehouse(Sokoban):
     settings_type = WarehouseSettings
+'''
+PLAYERS = '''
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
 
 
 class Fast(TorchEngine):
@@ -53,9 +59,6 @@ class Fast(TorchEngine):
 
 class Sharded(TorchLearner):
     """A learner of our own."""
-
-
-number = 3
 '''
 SETTINGS = '''
 from starpo.ragen.config.engine import EngineConfig
@@ -89,19 +92,24 @@ fast = { share = 0.75 }
 learner = "sharded"
 """
 POINTS = {
-    "commands": {"greet": "acme.parts:greet", "acme": "acme.parts:app"},
+    "commands": {"greet": "acme.cli:greet", "acme": "acme.cli:app"},
     "presets": {"acme": "acme.presets"},
     "grids": {"acme": "acme.grids"},
-    "environments": {"warehouse": "acme.parts:Warehouse"},
+    "environments": {"warehouse": "acme.environment:Warehouse"},
     "scenes": {"warehouse": "starpo.ragen.envs.sokoban.scene:scene"},
-    "engines": {"fast": "acme.parts:Fast"},
+    "engines": {"fast": "acme.players:Fast"},
     "engines.options": {"fast": "acme.settings:FastConfig"},
-    "learners": {"sharded": "acme.parts:Sharded"},
+    "learners": {"sharded": "acme.players:Sharded"},
     "learners.options": {"sharded": "acme.settings:ShardedConfig"},
 }
 BROKEN = {
-    "commands": {"train": "broken:train", "quits": "broken_quits:run", "number": "acme.parts:number", "old": "gone:it"},
-    "presets": {"a": "broken_quits.presets", "b": "acme.parts", "c": "twice.presets"},
+    "commands": {
+        "train": "broken:train",
+        "quits": "broken_quits:run",
+        "number": "acme.cli:number",
+        "old": "gone:it",
+    },
+    "presets": {"a": "broken_quits.presets", "b": "acme.cli", "c": "twice.presets"},
 }
 
 
@@ -130,8 +138,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in ("", "presets", "grids"):
         (folder / "acme" / part).mkdir()
         (folder / "acme" / part / "__init__.py").touch()
-    (folder / "acme/parts.py").write_text(SOURCE)
-    (folder / "acme/settings.py").write_text(SETTINGS)
+    for module, text in {
+        "cli": COMMANDS, "environment": ENVIRONMENT, "players": PLAYERS, "settings": SETTINGS
+    }.items():  # fmt: skip
+        (folder / f"acme/{module}.py").write_text(text)
     (folder / "acme/presets/warehouse-fast.toml").write_text(PRESET)
     (folder / "acme/grids/warehouse-grid.toml").write_text(
         '# Two shares.\npreset = "warehouse-fast"\nseeds = [0, 1, 2]\n[axes]\nfilter.keep = [0.5, 1.0]\n'
@@ -181,7 +191,7 @@ def test_faulty_package_named_others_work(broken: Path) -> None:
     for command, message in {
         "quits": "'quits' (registered as broken_quits:run) cannot be loaded: ",
         "old": "'old' (registered as gone:it) cannot be loaded: ",
-        "number": "command 'number' of zz-broken 1.5 (acme.parts:number) is int; expected a typer.Typer or a function",
+        "number": "command 'number' of zz-broken 1.5 (acme.cli:number) is int; expected a typer.Typer or a function",
     }.items():
         refused = starpo(broken, command)
         assert (refused.returncode, refused.stdout) == (1, "")
@@ -190,7 +200,7 @@ def test_faulty_package_named_others_work(broken: Path) -> None:
     assert "warehouse-fast" in listed.stdout
     for message in (
         "zz-broken 1.5: 'broken_quits.presets' cannot be imported: ",
-        "zz-broken 1.5: 'acme.parts' (group starpo.presets) is no package, whose folder holds the files",
+        "zz-broken 1.5: 'acme.cli' (group starpo.presets) is no package, whose folder holds the files",
         "zz-broken 1.5: sokoban.toml is not used, since 'sokoban' is a built-in name: rename it",
     ):
         assert message in " ".join(listed.stderr.split())

@@ -40,7 +40,9 @@ FEW = {"any": 1, "inside": 1, "computing": 1, "starting": 1}
 MANY = {"any": 8, "inside": 8, "computing": 6, "starting": 3}
 HUNDRED = {"any": 32, "inside": 32, "computing": 24, "starting": 12}
 """Number of kills of each sort."""
-SPARSE = {"iterations": 4, "checkpoint_every": 3}
+SMALL = {"policy.demonstration_turns": 500, "policy.warm_start_steps": 30, "filter.should_drop_zero_variance": False}
+"""Settings of a run whose warm start, which kills repeat, is short, and that updates all the same."""
+SPARSE = {**SMALL, "iterations": 4, "checkpoint_every": 3}
 """Settings of a run that does not keep every checkpoint."""
 LARGE = {
     "iterations": 13, "checkpoint_every": 10, "evaluation.every": 6, "evaluation.num_prompts": 2,
@@ -62,10 +64,14 @@ Answer = dict[str, Any]
 
 
 class Mortals:
-    """Process that forks runs (`mortal_runs.py`)."""
+    """Process that forks runs (`mortal_runs.py`).
 
-    def __init__(self, overrides: dict[str, Any]) -> None:
-        self._overrides = overrides
+    Attributes:
+        overrides: Settings of the next runs.
+    """
+
+    def __init__(self) -> None:
+        self.overrides: dict[str, Any] = {}
         environment = {
             "PREFECT_API_URL": PREFECT_API_URL.value() or "",
             "PYTHONPATH": str(ROOT),
@@ -105,7 +111,7 @@ class Mortals:
             Everything that was reported: the exit `status`, how it `died` if it was killed, and so on.
         """
         assert self._process.stdin is not None
-        order = {"store": str(store), "overrides": self._overrides, "after": after, "fatal": fatal or {}}
+        order = {"store": str(store), "overrides": self.overrides, "after": after, "fatal": fatal or {}}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         report: Answer = {}
@@ -143,10 +149,16 @@ def overrides() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def mortals(prefect_server: None, overrides: dict[str, Any]) -> Iterator[Mortals]:
-    process = Mortals(overrides)
+def forker(prefect_server: None) -> Iterator[Mortals]:
+    process = Mortals()
     yield process
     process.close()
+
+
+@pytest.fixture(scope="module")
+def mortals(forker: Mortals, overrides: dict[str, Any]) -> Mortals:
+    forker.overrides = overrides
+    return forker
 
 
 @dataclass(frozen=True)
@@ -224,7 +236,7 @@ def assert_only_kept_are_stored(store: Store, overrides: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [
-        ({}, FEW),
+        (SMALL, FEW),
         (SPARSE, FEW),
         pytest.param(VISUAL, FEW, marks=pytest.mark.thorough),
         pytest.param({}, MANY, marks=pytest.mark.thorough),

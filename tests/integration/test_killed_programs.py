@@ -1,5 +1,6 @@
 """A run whose episodes programs play, killed by SIGKILL while they play: nothing stays, and the result is the same."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -72,13 +74,54 @@ NUM_PLAYED = 2 * 16 + 3 * 4
 """Episodes of the run: two rollouts, and three times the panel."""
 
 
-class Runs:
-    """Starts a run in this folder, where its settings and its program lie."""
+class Forker:
+    """Process that forks runs, one at a time (`forked_commands.py`)."""
 
-    def __init__(self, folder: Path, num_threads: int) -> None:
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("forked_commands.py"))],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, **order: Any) -> int:
+        """Start a run and return its process id."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def wait(self) -> int:
+        """Wait for the end of the run and return its exit status."""
+        return self._answer()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+    def _answer(self) -> int:
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def forker() -> Iterator[Forker]:
+    process = Forker()
+    yield process
+    process.close()
+
+
+class Runs:
+    """Starts runs in this folder, where their settings and their program lie."""
+
+    def __init__(self, folder: Path, forker: Forker) -> None:
         self.folder, self.played, self.scratch = folder, folder / "played", folder / "scratch"
-        self._num_threads = num_threads
-        self.scratch.mkdir()
+        self._forker = forker
+        self.scratch.mkdir(parents=True)
         (folder / "agent.py").write_text(AGENT)
         (folder / "mine.toml").write_text(SETTINGS)
         tokenizer = make_tokenizer()
@@ -86,25 +129,24 @@ class Runs:
         make_model(config, tokenizer).save_pretrained(folder / "policy")
         tokenizer.save_pretrained(folder / "policy")
 
-    def start(self, store: str) -> subprocess.Popen[bytes]:
-        """Start, or go on."""
-        environment = {
+    def start(self, store: str, num_threads: int) -> int:
+        """Start, or go on; return the process id."""
+        variables = {
             "PYTHONPATH": os.pathsep.join((str(ROOT), str(self.folder))),
             "PLAYED": str(self.played),
             "TMPDIR": str(self.scratch),
-            "STARPO_THREADS": str(self._num_threads),
+            "STARPO_THREADS": str(num_threads),
             "STARPO_STATE_DIR": str(self.folder / "state"),
         }
-        command = [sys.executable, "-m", "starpo.flows.cli", "train", "mine.toml", "--local"]
-        output = (self.folder / "output").open("ab")
-        return subprocess.Popen(
-            [*command, "--run", "mine", "--store", str(self.folder / store)],
-            cwd=self.folder, env={**os.environ, **environment}, stdout=output, stderr=output,
-        )  # fmt: skip
+        arguments = ["train", "mine.toml", "--local", "--run", "mine", "--store", str(self.folder / store)]
+        return self._forker.start(
+            arguments=arguments, folder=str(self.folder), variables=variables, output=str(self.folder / "output")
+        )
 
-    def finish(self, store: str) -> Digests:
+    def finish(self, store: str, num_threads: int) -> Digests:
         """Run to the end."""
-        assert self.start(store).wait(timeout=400) == 0, (self.folder / "output").read_text()[-3000:]
+        self.start(store, num_threads)
+        assert self._forker.wait() == 0, (self.folder / "output").read_text()[-3000:]
         return digests(Store(str(self.folder / store)), "mine")
 
     def num_played(self) -> int:
@@ -126,22 +168,32 @@ def _with_environment(mark: bytes) -> Iterator[psutil.Process]:
             continue
 
 
-@pytest.mark.parametrize(("victim", "num_threads"), [("flow", 1), ("player", 2)])
-def test_run_killed_during_programs_same_result(victim, num_threads, tmp_path):
-    runs = Runs(tmp_path, num_threads)
-    expected = runs.finish("undisturbed")
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, forker: Forker) -> Runs:
+    return Runs(tmp_path_factory.mktemp("runs") / "mine", forker)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(runs: Runs) -> Digests:
+    """What a run with one process gives; one with several gives the same."""
+    made = runs.finish("undisturbed", 1)
     assert runs.num_played() == NUM_PLAYED
+    return made
+
+
+@pytest.mark.parametrize(("victim", "num_threads"), [("flow", 1), ("player", 2)])
+def test_run_killed_during_programs_same_result(victim, num_threads, runs, forker, undisturbed):
     for share in (0.25, 0.75):  # in the first rollout, and in the second one
         runs.played.unlink(missing_ok=True)
-        run = runs.start("killed")
-        while runs.num_played() < share * NUM_PLAYED and run.poll() is None:
+        run = runs.start(victim, num_threads)
+        while runs.num_played() < share * NUM_PLAYED and psutil.pid_exists(run):
             time.sleep(0.005)
         player = next(
             parent for one in runs.programs() if "warden.py" not in " ".join((parent := one.parent()).cmdline())
         )
-        os.kill(run.pid if victim == "flow" else player.pid, signal.SIGKILL)
-        run.wait(timeout=400)
-    assert runs.finish("killed") == expected
+        os.kill(run if victim == "flow" else player.pid, signal.SIGKILL)
+        assert forker.wait() != 0
+    assert runs.finish(victim, num_threads) == undisturbed
     stop_at = time.monotonic() + 20
     while (left := runs.programs()) and time.monotonic() < stop_at:
         time.sleep(0.05)

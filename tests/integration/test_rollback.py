@@ -1,6 +1,7 @@
 """A real run whose policy is destroyed by a learning rate: it collapses, is rolled back, and completes as a fork."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from starpo.tasks.loop.verify import verify_run
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
-BROKEN_AT = 6
+BROKEN_AT, ITERATIONS = 6, 14
 GENTLE, BRUTAL = (
     {"update.optimiser.matrix_learning_rate": rate, "update.optimiser.learning_rate": rate} for rate in (1e-5, 1.0)
 )
 SETTINGS: dict[str, Any] = {
-    "iterations": 20,
-    "evaluation.every": 20,
+    "iterations": ITERATIONS,
+    "evaluation.every": ITERATIONS,
     "rollout.num_groups": 2,
     "filter.should_drop_zero_variance": False,  # a policy whose responses are all alike is trained too
     **GENTLE,
@@ -33,9 +34,11 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, str, list[Any]]:
+def ended(
+    tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]
+) -> tuple[Store, str, list[Any]]:
     """Store, name of the run that completed, and the events that were emitted."""
-    folder = str(tmp_path_factory.mktemp("rollback") / "store")
+    folder = begun(tmp_path_factory.mktemp("rollback") / "store")
     events: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("starpo.flows.prefect_execution.emit_event", lambda *given, **more: events.append((given, more)))
@@ -53,7 +56,7 @@ def test_collapsed_run_ends_as_fork(ended: tuple[Store, str, list[Any]]) -> None
     [root] = family(store)
     assert healthy <= BROKEN_AT
     assert [(fork.run.name, fork.start) for fork in root.forks] == [(run, BROKEN_AT)]  # equal settings until then
-    assert 19 in store.runs.iterations(run)
+    assert ITERATIONS - 1 in store.runs.iterations(run)
 
 
 def test_incident_holds_signals_and_transcripts(ended: tuple[Store, str, list[Any]]) -> None:
@@ -77,7 +80,7 @@ def test_ablation_counts_the_final_run(ended: tuple[Store, str, list[Any]]) -> N
     assert cell.runs == {0: run}
     assert cell.errors == {}
     [panel] = cell.panels.values()
-    assert panel.last_iteration == 20
+    assert panel.last_iteration == ITERATIONS
 
 
 def test_both_are_verified(ended: tuple[Store, str, list[Any]]) -> None:
