@@ -321,7 +321,7 @@ FOUND: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
         old_torch(rows(2, EVALUATE, "episodes", lambda content: content[0].update(success=not content[0]["success"])),
                   2, EVALUATE), LAST, "2 evaluate:sokoban actions different"),
     "an evaluation in the place of another": (
-        evaluation_in_the_place_of_another, LAST, "2 evaluate:sokoban episodes different"),
+        evaluation_in_the_place_of_another, LAST, "2 evaluate:sokoban episode_turns different"),
     "samples": (rows(0, "update", "samples", all_values("advantage", 9.0)), UPDATE, "0 update samples different"),
     "advantages of another torch, negated": (
         old_torch(rows(0, "update", "samples", negated_advantages), 0, "update"),

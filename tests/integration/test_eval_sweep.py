@@ -147,7 +147,7 @@ def test_failing_cell_named_others_evaluated(swept: Store, monkeypatch: pytest.M
         with pytest.raises(CellsFailedError) as caught:
             eval_sweep(sweep, store=swept.url)
     assert str(caught.value).startswith(
-        "1 of 2 cells of the sweep failing failed:\n  live@0 sokoban T=0.75 seed=0: ValueError: no such tile"
+        "1 of 2 cells of the evaluation failing failed:\n  live@0 sokoban T=0.75 seed=0: ValueError: no such tile"
     )
     result = Sweeps(swept.url).get("failing")
     assert [standing.rank for standing in result.leaderboard][-1] is None

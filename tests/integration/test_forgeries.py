@@ -95,7 +95,7 @@ def test_record_fault_names_file_and_values(folder: Path) -> None:
     assert (finding.iteration, finding.stage, finding.check) == (2, EVALUATE, "place")
     records = read_records(folder)[0]
     assert f"runs/{RUN}/iterations/00002.json" in finding.detail
-    assert f"episodes/{records[EVALUATE]['episodes']}" in finding.detail
+    assert f"episode_turns/{records[EVALUATE]['episode_turns']}" in finding.detail
     assert "settings.iteration is 0, expected 2" in finding.detail
     assert f"inputs.checkpoint is '{records['warm_start']['checkpoint']}', expected" in finding.detail
     assert "start the run again with the same settings" in finding.detail
