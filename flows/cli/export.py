@@ -24,13 +24,16 @@ def export(
     where: Annotated[
         list[str] | None, typer.Option("--where", help="success, kept, valid, return>=X; may be repeated.")
     ] = None,
+    panel: Annotated[
+        str | None, typer.Option("--panel", help="The evaluations on this panel in place of rollouts.")
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export a run's trajectories as chat messages or ATIF."""
     choice = parse_choice(where or [])
     opened = open_store(store)
-    recorded = Recorded(opened, run, parse_iterations(iterations) if iterations is not None else None)
+    recorded = Recorded(opened, run, parse_iterations(iterations) if iterations is not None else None, panel)
     with Console(stderr=True).status("exporting"):
         done = export_run(recorded, form, folder, choice)
     if as_json:

@@ -125,6 +125,7 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
     ], [
         [RUN, "--format", EVIL, "-o", "{out}/x"], [RUN, "--format", "atif", "-o", "{out}/x", "--where", EVIL],
         [BROKEN, "--format", "messages", "-o", "{out}/y"],
+        [RUN, "--format", "messages", "-o", "{out}/z", "--panel", EVIL],
     ]),
     "validate": (
         [["smoke", "--json"]], [[EVIL], ["smoke", "--method", EVIL], ["smoke", "--set", f"iterations={EVIL}"]],

@@ -1,7 +1,9 @@
 """`starpo.evaluate` in this process: a run, players without a model, and a server that fails, on the same states."""
 
+import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,9 @@ import starpo
 from starpo.flows.presets import preset
 from starpo.ragen.agents.evaluation.episodes import SEEN
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.exchange.choosing import parse_choice
+from starpo.ragen.evidence.exchange.exporting import export_run
+from starpo.ragen.evidence.exchange.played import Recorded
 from starpo.ragen.store import Store
 from tests.openai_server import Server
 
@@ -66,6 +71,18 @@ def test_states_of_rollout_are_panel(store: Store) -> None:
         assert set(episodes["env_seed"].to_pylist()) == set(turns["env_seed"].to_pylist())
         counted = [cell for cell in episodes["cell"].to_pylist() if not cell.endswith(SEEN)]
         assert len(counted) == len(episodes)  # although training started from them
+
+
+def test_episodes_are_exported_with_prompts(store: Store, tmp_path: Path) -> None:
+    result = starpo.evaluate("random", "Bandit", num_prompts=4, store=store.url, quiet=True)
+    (run,) = result.sweep.subjects["random"]
+    export_run(Recorded(store, run, panel="bandit"), "messages", tmp_path / "chats", parse_choice([]))
+    (file,) = (tmp_path / "chats").glob("*.jsonl")
+    chats = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert len(chats) == 4
+    assert all("Your available actions are" in chat["messages"][0]["content"] for chat in chats)
+    with pytest.raises(ConfigError, match="has no evaluation on panel 'sokoban'; panels: bandit"):
+        export_run(Recorded(store, run, panel="sokoban"), "messages", tmp_path / "none", parse_choice([]))
 
 
 @pytest.fixture

@@ -71,15 +71,16 @@ def episode_turns(turns: pa.Table) -> pa.Table:
         turns: Dataset `turns`, and the images of its prompts, which are not kept.
 
     Returns:
-        Dataset `episode_turns`. Where log-probs are unknown (a server's model, a player without one), so are the
-        tokens, as the text was tokenised here: these rows have none, and finish_reason 'unknown', as imported ones.
+        Dataset `episode_turns`. Where log-probs are unknown (a server's model, a player without one), so are the tokens
+        of the response, whose text was tokenised here: these rows have none, and finish_reason 'unknown', as imported
+        ones.
     """
     schema = EPISODE_TURNS.schema
     frame = pl.DataFrame(turns.select(schema.names))
     is_unknown = pl.col("behaviour_logprobs").list.eval(pl.element().is_nan()).list.any()
-    nothing = {
-        name: pl.lit([], dtype=frame.schema[name]) for name in ("prompt_ids", "response_ids", "behaviour_logprobs")
-    }
-    hidden = [pl.when(is_unknown).then(empty).otherwise(pl.col(name)).alias(name) for name, empty in nothing.items()]
+    hidden = [
+        pl.when(is_unknown).then(pl.lit([], dtype=frame.schema[name])).otherwise(pl.col(name)).alias(name)
+        for name in ("response_ids", "behaviour_logprobs")
+    ]
     finish = pl.when(is_unknown).then(pl.lit(UNKNOWN_FINISH)).otherwise(pl.col("finish_reason")).alias("finish_reason")
     return frame.with_columns(*hidden, finish).select(schema.names).to_arrow().cast(schema)

@@ -1,6 +1,6 @@
 """Stored trajectories of a run, read for export one by one, with rewards and the messages of their prompts.
 
-    turns, rewards, selection of an iteration -> Played -> lines of an export
+    turns, rewards, selection of an iteration -> Played -> lines of an export;   episode_turns of an evaluation likewise
 
 Iterations are read one at a time, and their trajectories converted to Python objects a few at a time. Contents of
 prompts are decoded from the stored tokens; without tokens or a tokenizer, the observation of the row is used.
@@ -9,6 +9,7 @@ prompts are decoded from the stored tokens; without tokens or a tokenizer, the o
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_table import mark_images
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.visible import quoted
 from starpo.ragen.runs.stored_images import read_places
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
@@ -147,12 +149,14 @@ class Recorded:
         store: Store that holds the run.
         run: Name of the run.
         iterations: Iterations to read; None for all.
+        panel: Read the evaluations on this panel in place of rollouts.
         reused: Iterations skipped by `read` because an earlier one has the same rollout.
     """
 
     store: Store
     run: str
     iterations: set[int] | None = None
+    panel: str | None = None
     reused: list[int] = field(default_factory=list)
 
     def read(self) -> Iterator[Played]:
@@ -164,17 +168,28 @@ class Recorded:
         """
         record = self.store.runs.get(self.run)
         stored = self.store.runs.iterations(self.run)
-        played = [iteration for iteration, stages in stored.items() if "rollout" in stages]
+        stage = "rollout" if self.panel is None else f"evaluate:{self.panel}"
+        played = [iteration for iteration, stages in stored.items() if stage in stages]
+        if self.panel is not None and not played:
+            panels = {name.partition(":")[2] for stages in stored.values() for name in stages if ":" in name}
+            raise ConfigError(
+                f"run {self.run} has no evaluation on panel {quoted(self.panel)}; panels: "
+                f"{', '.join(sorted(panels)) or 'none'}"
+            )
         if self.iterations is not None and played and self.iterations.isdisjoint(played):
             raise ConfigError(
-                f"run {self.run} has no rollout at the iterations asked for; it has {played[0]} to {played[-1]}"
+                f"run {self.run} has no {stage} at the iterations asked for; it has {played[0]} to {played[-1]}"
             )
         tokenizer = find_tokenizer(self.store, checkpoints_of(self.store, stored))
         agent = record.config.get("agent", {})
         transcriber = Transcriber(tokenizer, agent) if tokenizer is not None else None
         taken: set[str] = set()
         for iteration, stages in stored.items():
-            if "rollout" not in stages or (self.iterations is not None and iteration not in self.iterations):
+            if stage not in stages or (self.iterations is not None and iteration not in self.iterations):
+                continue
+            if self.panel is not None:
+                turns = _in_order(self.store.read_table("episode_turns", stages[stage]["episode_turns"]))
+                yield from _trajectories_of(iteration, turns, transcriber)
                 continue
             if stages["rollout"]["turns"] in taken:
                 self.reused.append(iteration)
@@ -187,12 +202,24 @@ class Recorded:
 def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Transcriber | None) -> Iterator[Played]:
     turns = _in_order(read_attempts(store, "turns", stages["rollout"]))
     shown = read_places(store, stages["rollout"])
-    rewards, is_kept = None, {}
+    rewards: pa.Table | None = None
+    is_kept: dict[str, bool] = {}
     if "reward" in stages:
         rewards = _in_order(store.read_table("rewards", stages["reward"]["rewards"]))
     if "variance_filter" in stages:
         selection = store.read_table("selection", stages["variance_filter"]["selection"], ["group_id", "kept"])
         is_kept = dict(zip(selection["group_id"].to_pylist(), selection["kept"].to_pylist(), strict=True))
+    yield from _trajectories_of(iteration, turns, transcriber, shown, rewards, is_kept)
+
+
+def _trajectories_of(
+    iteration: int,
+    turns: pa.Table,
+    transcriber: Transcriber | None,
+    shown: Mapping[tuple[str, int], list[PlacedImage]] = MappingProxyType({}),
+    rewards: pa.Table | None = None,
+    is_kept: Mapping[str, bool] = MappingProxyType({}),
+) -> Iterator[Played]:
     for start, stop in _pieces(turns["turn"].to_pylist()):
         rows = turns.slice(start, stop - start).to_pylist()
         paid = rewards.slice(start, stop - start).to_pylist() if rewards is not None else None

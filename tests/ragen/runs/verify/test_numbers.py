@@ -45,5 +45,6 @@ def test_unknown_tokens_are_not_counted() -> None:
         row["behaviour_logprobs"] = [float("nan")] * len(row["response_ids"])
     turns = episode_turns(pa.Table.from_pylist(rows, schema=example("turns").schema))
     assert {row["finish_reason"] for row in turns.to_pylist()} == {"unknown"}
-    assert not any(row["response_ids"] or row["prompt_ids"] for row in turns.to_pylist())
+    assert not any(row["response_ids"] or row["behaviour_logprobs"] for row in turns.to_pylist())
+    assert all(row["prompt_ids"] for row in turns.to_pylist())
     assert list(folding_differences(EPISODES, turns)) == []
