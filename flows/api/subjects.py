@@ -181,7 +181,7 @@ def read_subject(store: Store, text: str) -> Subject:
         ConfigError: If it is none of what can be evaluated; the message says what was looked for.
     """
     if text in MARKS:
-        engine = {"rollout.engine": "scripted", "rollout.scripted": {"player": text}}
+        engine = {"rollout.engine": "scripted", "rollout.scripted": {"player": text}, "agent.form": "free"}
         return Subject(text, {**_WITHOUT_CHECKPOINT, **engine})
     if server := _SERVER.fullmatch(text):
         options = {"base_url": server["url"].rstrip("/"), "model": server["model"], **_BY_MESSAGES}

@@ -98,22 +98,22 @@ def expand(sweep: Sweep, store: Store) -> Expansion:
         ConfigError: If a run's settings are from another release, an environment is unknown or has different settings
             in different runs, or a checkpoint is requested that its run will never have.
     """
-    players = _players(sweep, store)
-    _check_comparable(players)
+    evaluated = _evaluated(sweep, store)
+    _check_comparable(evaluated)
     cells: list[SweepCell] = []
     waiting: dict[str, str] = {}
-    for player in players:
-        chosen, lacking = _chosen(sweep, player, store)
+    for entry in evaluated:
+        chosen, lacking = _chosen(sweep, entry, store)
         if lacking:
-            waiting[player.run] = lacking
+            waiting[entry.run] = lacking
         for number, key in chosen.items():
-            for name, panel in player.panels.items():
+            for name, panel in entry.panels.items():
                 for temperature in sweep.temperatures or [panel.evaluation.temperature]:
                     evaluation = panel.evaluation.model_copy(update={"temperature": temperature})
                     cells += [
                         SweepCell(
-                            player.name, player.config.environment.type, number, key, name, panel.environment,
-                            panel.agent, player.config.rollout, evaluation, seed, panel.name,
+                            entry.name, entry.config.environment.type, number, key, name, panel.environment,
+                            panel.agent, entry.config.rollout, evaluation, seed, panel.name,
                         )
                         for seed in sweep.seeds
                     ]  # fmt: skip
@@ -121,7 +121,7 @@ def expand(sweep: Sweep, store: Store) -> Expansion:
 
 
 class _Panel(NamedTuple):
-    """A panel as one player plays it."""
+    """A panel as one run plays it."""
 
     name: str
     environment: EnvironmentSettings
@@ -130,7 +130,7 @@ class _Panel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Player:
+class _Evaluated:
     """A run, as far as it is evaluated.
 
     Attributes:
@@ -148,13 +148,13 @@ class _Player:
     panels: dict[str, _Panel]
 
 
-def _players(sweep: Sweep, store: Store) -> list[_Player]:
+def _evaluated(sweep: Sweep, store: Store) -> list[_Evaluated]:
     def config_of(run: str) -> StarPOConfig:
         return recorded_config(run, store.runs.get(run).config, "Evaluate runs of this release")
 
-    names = [match.groups() for entry in sweep.runs if (match := _CHECKPOINT.fullmatch(entry))]
+    names = [match.groups() for text in sweep.runs if (match := _CHECKPOINT.fullmatch(text))]
     configs = {run: apply_overrides(config_of(run), sweep.overrides, f"run {run}") for run, _ in names}
-    players = []
+    evaluated = []
     for run, number in names:
         config = configs[run]
         panels = {
@@ -162,7 +162,7 @@ def _players(sweep: Sweep, store: Store) -> list[_Player]:
             for name, settings in ({} if sweep.panels else _environments(sweep, run, configs)).items()
         }
         panels |= {name: _given(sweep, config, name, panel) for name, panel in sweep.panels.items()}
-        players.append(_Player(run, run, int(number) if number else None, config, panels))
+        evaluated.append(_Evaluated(run, run, int(number) if number else None, config, panels))
     for subject, runs in sweep.subjects.items():
         for run, shown in runs.items():
             config = config_of(run)
@@ -172,8 +172,8 @@ def _players(sweep: Sweep, store: Store) -> list[_Player]:
                 called: _Panel(name, settings, config.agent, evaluation)
                 for called, (name, settings) in zip(shown_names, config.panels.items(), strict=True)
             }
-            players.append(_Player(subject, run, 0, config, panels))
-    return players
+            evaluated.append(_Evaluated(subject, run, 0, config, panels))
+    return evaluated
 
 
 def _given(sweep: Sweep, config: StarPOConfig, name: str, panel: SweepPanel) -> _Panel:
@@ -184,23 +184,23 @@ def _given(sweep: Sweep, config: StarPOConfig, name: str, panel: SweepPanel) -> 
     return _Panel(name, panel.environment, agent, evaluation.model_copy(update={"env_seeds": panel.env_seeds}))
 
 
-def _chosen(sweep: Sweep, player: _Player, store: Store) -> tuple[dict[int, str], str]:
+def _chosen(sweep: Sweep, entry: _Evaluated, store: Store) -> tuple[dict[int, str], str]:
     """Return number -> key of the checkpoints to evaluate that a run has now, and what it does not have yet.
 
     Raises:
         ConfigError: If a checkpoint is requested that it will never have.
     """
-    keys = checkpoint_keys(store.runs.iterations(player.run))
+    keys = checkpoint_keys(store.runs.iterations(entry.run))
     wanted = sweep.iterations if isinstance(sweep.iterations, list) else []
-    if player.only is not None:
-        wanted = [player.only]
-    if wanted and max(wanted) > player.config.iterations:
+    if entry.only is not None:
+        wanted = [entry.only]
+    if wanted and max(wanted) > entry.config.iterations:
         raise ConfigError(
-            f"sweep {sweep.name}: iterations = {wanted}: run {player.run} ends after {player.config.iterations} "
+            f"sweep {sweep.name}: iterations = {wanted}: run {entry.run} ends after {entry.config.iterations} "
             f"iterations, so it will never have a checkpoint {max(wanted)}"
         )
     absent = [number for number in wanted if number not in keys]
-    numbers = sweep.chosen(keys, player.config.iterations) if player.only is None else wanted
+    numbers = sweep.chosen(keys, entry.config.iterations) if entry.only is None else wanted
     lacking = f"checkpoint {', '.join(map(str, absent))}" if absent else "" if keys else "its first checkpoint"
     return {number: keys[number] for number in numbers if number in keys}, lacking
 
@@ -253,22 +253,22 @@ def _evaluation(sweep: Sweep, config: StarPOConfig) -> EvaluationConfig:
     return config.evaluation.model_copy(update={name: value for name, value in overrides.items() if value is not None})
 
 
-def _check_comparable(players: Sequence[_Player]) -> None:
+def _check_comparable(evaluated: Sequence[_Evaluated]) -> None:
     """Check that each name means one panel: success on different initial states cannot be compared."""
     firsts: dict[str, tuple[str, _Panel]] = {}
-    for player in players:
-        for name, panel in player.panels.items():
-            first, other = firsts.setdefault(name, (player.name, panel))
+    for entry in evaluated:
+        for name, panel in entry.panels.items():
+            first, other = firsts.setdefault(name, (entry.name, panel))
             if panel.environment != other.environment:
                 raise ConfigError(
-                    f"'{name}' means one environment in run {first} and another in run {player.name}: "
+                    f"'{name}' means one environment in run {first} and another in run {entry.name}: "
                     f"{_difference(other.environment, panel.environment)}; evaluate them one by one"
                 )
             for setting, advice in _SIZES.items():
                 one, value = (getattr(evaluation, setting) for evaluation in (other.evaluation, panel.evaluation))
                 if one != value:
                     raise ConfigError(
-                        f"evaluation.{setting} is {one} in run {first} and {value} in run {player.name}, so their "
+                        f"evaluation.{setting} is {one} in run {first} and {value} in run {entry.name}, so their "
                         f"panels differ; {advice}evaluate them one by one"
                     )
 
