@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment as Templates
 
@@ -27,6 +27,7 @@ from starpo.ragen.core.errors import ConfigError, PolicyError
 from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
+from starpo.ragen.envs.questions.environment import QuestionsSettings
 from starpo.ragen.envs.questions.guess import guess_settings
 from starpo.ragen.envs.variants import Variant
 from starpo.ragen.envs.variants import variant as find_variant
@@ -93,7 +94,7 @@ def plan_questions(path: str, test: str, model: str | None, file: str) -> Experi
         raise ConfigError(f"{test or path} has {num_listed} questions: too few to evaluate on")
     chosen = {
         "file": file,
-        "agent": AgentConfig(max_turns=1, max_actions=1, max_actions_per_turn=1),
+        "agent": agent_of_questions(settings),
         "limits_from": "one answer; environment.max_tries allows more",
         "num_prompts": num_prompts,
         "num_prompts_from": f"of {num_listed} questions of {test or path}",
@@ -150,6 +151,12 @@ def _plan(model: str, environment: str, variant: Variant, chosen: dict[str, Any]
     if size is None:
         notes += ("the model's size is not known here, so its memory was not checked: see `starpo plan`",)
     return Experiment(_render(variables), notes)
+
+
+def agent_of_questions(settings: QuestionsSettings) -> AgentConfig:
+    """Return settings of an agent that gives one answer, and sees the picture of a question if it has one."""
+    observation: Literal["text", "both"] = "both" if settings.columns.image else "text"
+    return AgentConfig(max_turns=1, max_actions=1, max_actions_per_turn=1, observation=observation)
 
 
 def environment_named(name: str) -> EnvironmentSettings:

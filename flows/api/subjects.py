@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from starpo.flows.api.experiment import environment_named, recipe, turn_limits, with_room
+from starpo.flows.api.experiment import agent_of_questions, environment_named, recipe, turn_limits, with_room
 from starpo.flows.presets import PRESETS
 from starpo.flows.presets import preset as load_preset
 from starpo.ragen.config.agent import AgentConfig
@@ -221,9 +221,9 @@ def read_task(store: Store, text: str) -> list[Task]:
     if text in PRESETS.names() or text.endswith(".toml"):
         return _panels_of(load_preset(text))
     if text.startswith("hf:") or text.endswith(_QUESTIONS):
-        limits = AgentConfig(max_turns=1, max_actions=1, max_actions_per_turn=1)
         questions = guess_settings(text)
-        return [Task(Path(text).stem, questions, limits, num_prompts=len(set(questions.questions())))]
+        number = len(set(questions.questions()))
+        return [Task(Path(text).stem, questions, agent_of_questions(questions), num_prompts=number)]
     try:
         environment = environment_named(text)
     except ConfigError as error:
@@ -276,7 +276,7 @@ def _run_of(
         "iterations": 0,
         "schedule": [],
     }
-    sees = base is not None and base.agent.observation != "text" and subject.text not in MARKS
+    sees = task.agent.shows_images and subject.text not in MARKS
     if sees and "rollout.openai" in subject.settings:
         raise ConfigError(
             f"{subject.text} is asked by messages of text, and prompts of {task.name} show images; set "
@@ -288,8 +288,8 @@ def _run_of(
         limits: dict[str, Any] = {f"agent.{name}": number for name, number in panels[next(iter(panels))].limits.items()}
         if base is not None:
             limits |= {f"evaluation.{name}": getattr(base.evaluation, name) for name in ("num_prompts", "temperature")}
-        if base is not None and sees:
-            limits["agent.observation"] = base.agent.observation
+        if sees:
+            limits["agent.observation"] = task.agent.observation
         config = recipe({**limits, **environment, **subject.settings, **overrides})
         if config.policy.type == "pretrained" and "rollout.max_context_tokens" not in overrides:
             config = with_room(config)

@@ -43,8 +43,16 @@ def data_set_rows(source: str, limit: Limit | None = None) -> list[dict[str, Any
                     f"{source} holds several splits ({', '.join(loaded)}): name the folder of one, such as "
                     f"{source}/{next(iter(loaded))}"
                 )
-            return [dict(row) for row in loaded]
+            return [dict(row) for row in _with_files(loaded)]
     except (CallLimitError, EnvironmentFault):
         raise
     except FOREIGN as error:  # it speaks to a server, and has exceptions of its own
         raise EnvironmentFault(f"{source} cannot be loaded: {describe_fault(error, 'datasets')}") from error
+
+
+def _with_files(loaded: Any) -> Any:
+    """Have images given as the bytes of their files, not decoded."""
+    for name, feature in (getattr(loaded, "features", None) or {}).items():
+        if type(feature).__name__ == "Image":
+            loaded = loaded.cast_column(name, type(feature)(decode=False))
+    return loaded

@@ -3,6 +3,7 @@
 path --kept_digest--> settings.digest, hence every key        path, digest --read_rows--> usable rows
 """
 
+import base64
 import hashlib
 import json
 import logging
@@ -119,7 +120,9 @@ def _data_set_lines(source: str) -> bytes:
 
 
 def _text_of(value: Any) -> str:
-    """Return a value that JSON cannot hold as text: times and decimals; of others, such as images, the type alone."""
+    """Return a value that JSON cannot hold as text: bytes in base64, times and decimals; of others the type alone."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return str(value) if isinstance(value, date | time | Decimal) else f"<{type(value).__name__}>"
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
@@ -22,6 +23,7 @@ from starpo.ragen.core.lookup import TARGET, resolve
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import FreeText, Grammar
+from starpo.ragen.envs.questions.picture import pixels_of
 from starpo.ragen.envs.questions.question import Columns, FileQuestion, load_questions
 from starpo.ragen.envs.questions.scoring import SCORINGS, same_choice
 from starpo.ragen.envs.sources import kept_digest
@@ -63,6 +65,8 @@ class QuestionsSettings(EnvironmentSettings):
     """Answers per episode; after a wrong one, the agent is told so."""
     max_answer_chars: int = Field(400, ge=1, le=20_000)
     """Maximum length of an answer."""
+    image_size: int = Field(224, ge=32, le=2048)
+    """Side, in pixels, of the white square into which a picture is fitted; families of models accept different ones."""
 
     @field_validator("digest")
     @classmethod
@@ -226,8 +230,19 @@ class Questions(Environment[QuestionsSettings]):
 
     def state_digest(self) -> str:
         """Return a digest of the question, its right answers, and the answers given."""
-        state = (self.question.text, *self.question.answers, "answered", *self._answers)
+        picture = [blake2b(self.question.picture, digest_size=8).hexdigest()] if self.question.picture else []
+        state = (self.question.text, *picture, *self.question.answers, "answered", *self._answers)
         return blake2b("\0".join(state).encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+    def render_rgb(self) -> np.ndarray:
+        """Return the question's picture, uint8 [image_size, image_size, 3].
+
+        Raises:
+            EnvironmentFault: If it has none, or it cannot be decoded.
+        """
+        if not self.question.picture:
+            raise EnvironmentFault("questions: there is no picture; name its column (environment.columns.image)")
+        return pixels_of(self.question.picture, self.settings.image_size)
 
     def render(self) -> str:
         """Return the question; after an answer, also all answers so far and whether the last one was right."""

@@ -11,6 +11,7 @@ _NAMES = {
     "question": ("question", "query", "prompt", "problem", "input", "instruction", "text"),
     "answer": ("answer", "answers", "answerKey", "final_answer", "target", "label", "solution", "response", "output"),
     "choices": ("choices", "options"),
+    "image": ("image", "images", "picture"),
 }
 """Column -> names under which data sets have it, the likeliest first."""
 _NUM_ROWS = 100

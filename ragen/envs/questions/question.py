@@ -12,6 +12,7 @@ from typing import Any
 import regex
 
 from starpo.ragen.core.settings import Settings
+from starpo.ragen.envs.questions.picture import picture_of
 from starpo.ragen.envs.questions.scoring import number
 from starpo.ragen.envs.sources import Row, read_rows
 
@@ -28,6 +29,9 @@ class Columns(Settings):
     letter, a label, a position counted from 0, or a choice's text."""
     choices: str = "choices"
     """Column of the choices: a list of texts, or `text` and `label`, two lists."""
+    image: str = ""
+    """Column of a picture, shown with agent.observation = 'both': the bytes of an image file, base64, or `bytes` beside
+    `path`, as data sets of Hugging Face store images. "": there are no pictures."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,14 @@ class FileQuestion:
         text: What is asked, the choices included.
         answers: Right answers; of several choices, their letters.
         choices: Texts of the choices, A first; empty if there are none.
+        picture: An image file, undecoded; empty if there is none.
         row: The row of the file, for a function that scores.
     """
 
     text: str
     answers: tuple[str, ...]
     choices: tuple[str, ...] = ()
+    picture: bytes = field(default=b"", repr=False)
     row: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False)
 
 
@@ -74,18 +80,29 @@ def question_of(row: Row, columns: Columns, scoring: str) -> FileQuestion:
     text = row.get(columns.question)
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"'{columns.question}' is {_lack(columns.question, row)}")
-    answers = _answers(row, columns.answer)
+    answers, picture = _answers(row, columns.answer), _picture(row, columns.image)
     if scoring == "choice":
         choices, labels = _choices(row, columns.choices)
         letters = tuple(_letter(answer, row[columns.answer], choices, labels) for answer in answers)
         lines = (f"{letter}. {choice}" for letter, choice in zip(string.ascii_uppercase, choices, strict=False))
-        return FileQuestion("\n".join([text.strip(), *lines]), letters, choices, row)
+        return FileQuestion("\n".join([text.strip(), *lines]), letters, choices, picture, row)
     for answer in answers:
         if scoring == "number" and number(answer) is None:
             raise ValueError(f"'{columns.answer}' holds no number: {answer[:40]!r}")
         if scoring == "pattern":
             _check_pattern(answer)
-    return FileQuestion(text.strip(), answers, (), row)
+    return FileQuestion(text.strip(), answers, (), picture, row)
+
+
+def _picture(row: Row, column: str) -> bytes:
+    if not column:
+        return b""
+    if column not in row:
+        raise ValueError(f"'{column}' is {_lack(column, row)}")
+    try:
+        return picture_of(row[column])
+    except ValueError as error:
+        raise ValueError(f"'{column}' {error}") from error
 
 
 def _lack(column: str, row: Row) -> str:
