@@ -17,6 +17,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.script, self.requests, self.greetings = [], [], 0
         self.models, self.say, self.delay_s, self.finish = ["a-model"], SAID, 0.0, "stop"
+        self.token_ids = None
         self.in_flight = self.most_in_flight = 0
         self.lock = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -66,6 +67,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             reply = {"message": {"role": "assistant", "content": server.say}} if "chat" in self.path else {}
             choice = {"index": 0, "finish_reason": server.finish, "text": server.say, **reply}
+            choice |= {"token_ids": server.token_ids} if server.token_ids is not None else {}
             usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
             self.answer(200, {"id": "x", "object": "text_completion", "choices": [choice], "usage": usage})
 

@@ -16,6 +16,7 @@ from starpo.ragen.agents.rollout.openai.errors import explained
 from starpo.ragen.config.openai_engine import OpenAIEngineConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
+from starpo.ragen.core.visible import quoted
 
 _POLL_S = 0.5  # so that deadlines are checked while the server does not respond
 _LARGEST_SEED = 2**31  # the range that servers accept is not documented
@@ -131,6 +132,7 @@ class OpenAISession:
         token_ids = None
         if self._config.protocol == "vllm":
             token_ids = list(choice.token_ids)  # a server that returns none is not vLLM: TypeError
+            self._check_tokenizer(token_ids, text or "")
         usage = completion.usage
         return _Answer(
             text=(text or "").lstrip().removeprefix(opening) if opening else text or "",
@@ -140,6 +142,22 @@ class OpenAISession:
             response_tokens=usage.completion_tokens if usage else 0,
             retries=retries,
         )
+
+    def _check_tokenizer(self, token_ids: list[int], text: str) -> None:
+        """Check that the server's tokens are those of the checkpoint's tokenizer.
+
+        Raises:
+            EngineError: If they are not, by their number or by the text that they stand for.
+        """
+        size = len(self._tokenizer)
+        is_known = max(token_ids, default=0) < size
+        decoded = str(self._tokenizer.decode(token_ids, skip_special_tokens=False)) if is_known else ""
+        if not (is_known and _letters(decoded).startswith(_letters(text))):
+            read = f"read {quoted(decoded[:60])} here" if is_known else f"are {max(token_ids)} and less, of {size} here"
+            raise EngineError(
+                f"the server at {self._config.base_url} has another tokenizer than the checkpoint: the tokens of its "
+                f"response {quoted(text[:60])} {read}. With rollout.openai.protocol = 'chat' it is asked by messages"
+            )
 
     def _response(self, answer: _Answer) -> Response:
         if answer.token_ids is not None:
@@ -161,3 +179,8 @@ class OpenAISession:
             return ""
         tail = str(self._tokenizer.decode(list(request.prompt_ids)[-16:])).rstrip()  # a template may end the line
         return next((tag for tag in _TAGS if tail.endswith(tag)), "")
+
+
+def _letters(text: str) -> str:
+    """Return the letters and digits of a text: tokenizers agree on them, whatever they do with blanks and bytes."""
+    return "".join(filter(str.isalnum, text))

@@ -189,3 +189,16 @@ def test_key_at_quote_end_is_hidden(monkeypatch):
     body = f"{'x' * 290} Bearer {KEY}"  # the quoted part ends within the key
     failed = openai.APIStatusError(body, response=httpx.Response(500, request=request), body=None)
     assert KEY[:4] not in str(explained(failed, config, 0))
+
+
+def test_same_tokenizer_gives_its_tokens(server, play, tokenizer):
+    server.token_ids = tokenizer.encode(SAID, add_special_tokens=False)
+    turns, _ = play(protocol="vllm")
+    assert {tuple(ids) for ids in turns["response_ids"].to_pylist()} == {tuple(server.token_ids)}
+
+
+@pytest.mark.parametrize(("token_ids", "message"), [([10**6], "are 1000000 and less, of"), ([65, 66], "read '")])
+def test_another_tokenizer_is_refused(server, play, token_ids, message):
+    server.token_ids = token_ids
+    with pytest.raises(EngineError, match=f"has another tokenizer than the checkpoint.*{message}"):
+        play(protocol="vllm")
