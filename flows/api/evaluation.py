@@ -26,7 +26,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.studies.finish import finish
 from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.studies import Sweeps
-from starpo.ragen.studies.sweep import Sweep
+from starpo.ragen.studies.sweep import Sweep, is_changeable
 
 
 def evaluate(
@@ -50,7 +50,8 @@ def evaluate(
         subjects: Runs (`RUN`, `RUN:40`), models as policy.name_or_path, `MODEL@http://SERVER/v1`, 'random', 'solver'.
         on: Presets, TOML files of settings, environments, files of questions, panels of a run (`RUN`), initial states
             of a rollout (`RUN:58`). Empty: the panels that the runs among the subjects have in common.
-        overrides: Dotted path -> value: of runs, settings of the engine or of `evaluation`; of others, any setting.
+        overrides: Dotted path -> value: of runs, settings of the engine or of `evaluation`; of others, any setting, and
+            where there are both, others alone take what runs cannot.
         iterations: Checkpoints of runs: 'last', 'all', 'ends', 'every:10', or their numbers.
         temperatures: Sampling temperatures. Empty: as the settings say.
         seeds: Seed n plays every initial state with the n-th batch of members.
@@ -120,12 +121,13 @@ def read_evaluation(
         setting: given[setting] for setting in ("num_prompts", "samples_per_prompt") if setting in given
     }
     planned = plan_subjects(store, subjects, on, overrides, sizes)
+    of_runs = {path: value for path, value in overrides.items() if is_changeable(path) or not planned.subjects}
     values = {
         "runs": planned.runs,
         "subjects": {subject: {run.name: run.panel for run in runs} for subject, runs in planned.subjects.items()},
         "environments": planned.environments,
         "panels": {panel: spec.model_dump(mode="json") for panel, spec in planned.panels.items()},
-        "overrides": dict(overrides) if planned.runs else {},
+        "overrides": of_runs if planned.runs else {},
         **given,
     }
     values = {setting: value for setting, value in values.items() if value not in ({}, [])}

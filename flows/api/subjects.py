@@ -145,6 +145,8 @@ def plan_subjects(
     parsed = [read_subject(store, text) for text in dict.fromkeys(subjects)]
     runs = [subject.text for subject in parsed if subject.is_run]
     others = [subject for subject in parsed if subject.settings is not None]
+    if not (others or on):
+        return PlannedSubjects(runs, {}, [], {})
     first = _config_of(store, runs[0].partition(":")[0]) if runs else None
     if first is not None and not others and all(text in first.panels or text in VARIANTS for text in on):
         return PlannedSubjects(runs, {}, list(on), {})

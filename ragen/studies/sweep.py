@@ -15,6 +15,11 @@ _CHANGEABLE = ("rollout.engine", "evaluation.")
 _EVERY = re.compile(r"every:([1-9][0-9]{0,6})")
 
 
+def is_changeable(path: str) -> bool:
+    """Whether a setting of a run can be changed for the evaluation of its checkpoints."""
+    return path.startswith((*_CHANGEABLE, *(f"rollout.{engine}." for engine in ENGINES)))
+
+
 class SweepPanel(Settings):
     """A panel by its settings, with the limits of who plays it."""
 
@@ -75,8 +80,7 @@ class Sweep(StudySpec):
     @field_validator("overrides")
     @classmethod
     def _checkpoints_stay(cls, overrides: dict[str, Any]) -> dict[str, Any]:
-        changeable = (*_CHANGEABLE, *(f"rollout.{engine}." for engine in ENGINES))
-        if strangers := [path for path in overrides if not path.startswith(changeable)]:
+        if strangers := [path for path in overrides if not is_changeable(path)]:
             raise ValueError(
                 f"override {strangers[0]}: an evaluation uses the settings of the checkpoint's run, except for the "
                 "engine (rollout.engine, and the table of its name) and evaluation.*, which can be changed"

@@ -52,6 +52,16 @@ def test_wrong_options_are_refused(store: Store, given: dict[str, object], messa
         evaluate(["mine"], store=store.url, **given)
 
 
+def test_settings_of_others_leave_runs_alone(store: Store) -> None:
+    given = {"rollout.max_response_tokens": 77, "evaluation.temperature": 0.1}
+    evaluation = read_evaluation(store, ["mine", "solver"], [], given, {})
+    assert evaluation.sweep.overrides == {"evaluation.temperature": 0.1}
+    (run,) = evaluation.runs["solver"]
+    assert run.config.rollout.max_response_tokens == 77
+    with pytest.raises(ConfigError, match=r"override rollout\.max_response_tokens"):
+        read_evaluation(store, ["mine"], [], given, {})
+
+
 def test_run_without_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store(str(tmp_path / "store"))
     store.runs.create("young", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))

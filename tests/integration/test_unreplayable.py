@@ -28,7 +28,7 @@ REASON = "what its arms pay is drawn by the clock"
 CLOCK = itertools.count()
 PLAYED = {
     ("warm_start", "checkpoint"), ("rollout", "turns"), ("rollout", "actions"), ("evaluate:ENV", "episodes"),
-    ("evaluate:ENV", "metrics"), ("evaluate:ENV", "actions"),
+    ("evaluate:ENV", "episode_turns"),    ("evaluate:ENV", "metrics"), ("evaluate:ENV", "actions"),
 }  # fmt: skip
 
 

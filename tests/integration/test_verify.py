@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600
 CHECKS = {
     "record": {"seals", "place"},
     "warm_start": {"checkpoint"},
-    "evaluate:sokoban": {"episodes", "metrics", "actions", "numbers"},
+    "evaluate:sokoban": {"episode_turns", "episodes", "metrics", "actions", "numbers"},
     "rollout": {"turns", "actions", "texts", "numbers"},
     "reward": {"rewards"},
     "variance_filter": {"selection"},
@@ -143,7 +143,7 @@ def test_dropped_checkpoint_is_proved_and_used(folder: Path) -> None:
     assert faults(verify(folder, stages=["update"])) == {}
     derived = verify(folder, first=1, last=1, stages=["evaluate"])
     assert faults(derived) == {}
-    assert len(derived.findings) == 2 + 4
+    assert len(derived.findings) == 2 + 5
 
 
 def command(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
