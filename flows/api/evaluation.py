@@ -185,11 +185,17 @@ def _follow_server(studies: Sweeps, plan: SweepPlan, console: Console, address: 
         return dict.fromkeys([*stored, *studies.measured(plan.name)], "is measured"), f"evaluation {plan.name}"
 
     parameters = {
-        "sweep": plan.sweep.model_dump(mode="json", exclude_defaults=True),
+        "sweep": as_parameter(plan.sweep),
         "store": address,
         "concurrency": concurrency if concurrency > 1 else None,
     }
     follow_study(studies, plan, plan.sweep, "eval-sweep/custom", parameters, look, console)
+
+
+def as_parameter(sweep: Sweep) -> dict[str, Any]:
+    """Return a sweep as a parameter of the flow, as JSON: what differs from the defaults; environments say all."""
+    stated = sweep.model_dump(mode="json", exclude_defaults=True)
+    return stated | ({"panels": sweep.model_dump(mode="json")["panels"]} if sweep.panels else {})
 
 
 def _endings(store: Store, plan: SweepPlan, studies: Sweeps, console: Console) -> Iterator[tuple[str, str | None]]:

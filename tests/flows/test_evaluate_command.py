@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.api.evaluation import read_evaluation
+from starpo.flows.api.evaluation import as_parameter, read_evaluation
 from starpo.flows.cli.evaluate import evaluate
 from starpo.flows.presets import preset
 from starpo.flows.sweep_plan import plan_sweep
@@ -60,6 +60,13 @@ def test_settings_of_others_leave_runs_alone(store: Store) -> None:
     assert run.config.rollout.max_response_tokens == 77
     with pytest.raises(ConfigError, match=r"override rollout\.max_response_tokens"):
         read_evaluation(store, ["mine"], [], given, {})
+
+
+def test_server_is_told_whole_environments(store: Store) -> None:
+    sweep = read_evaluation(store, ["mine", "random"], ["Bandit"], {}, {"num_prompts": 4}).sweep
+    parameter = as_parameter(sweep)
+    assert parameter["panels"]["bandit"]["environment"]["type"] == "bandit"
+    assert Sweep.make(parameter, "the flow") == sweep
 
 
 def test_run_without_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
