@@ -29,7 +29,7 @@ from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.methods.programs.chat import RunSampling
 from starpo.ragen.methods.programs.conversations import ConversationPrompt
 from starpo.ragen.methods.programs.endpoint import MAX_REFUSED, Endpoint, PendingCall
-from starpo.ragen.methods.programs.process import RunningProgram, stop_waiting
+from starpo.ragen.methods.programs.process import RunningProgram
 from starpo.ragen.methods.programs.served import Served
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
@@ -123,7 +123,7 @@ class Shard:
                     self._play(stop_at)
                 except BaseException:
                     self._pool.shutdown(wait=False, cancel_futures=True)
-                    stop_waiting()
+                    self._context.unwanted.set()
                     raise
             for rewarded in self._rewarded:
                 rewarded.result()

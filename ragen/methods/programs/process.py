@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, Literal
 
 import psutil
@@ -175,7 +175,6 @@ class RunningProgram:
         self._function = words if isinstance(words, str) else ""
         self._task = given.encode()
         self._ended: Ended | None = None
-        self._is_unwanted = False
         self._num_starts = 0
         self._look_at = 0.0
         self._give_up_at = self._latest_end()
@@ -213,18 +212,18 @@ class RunningProgram:
                 self._start_again()
         return self._ended
 
-    def wait(self) -> Ended:
-        """Wait until it has ended; its time limit bounds this, and `stop_waiting` ends it."""
-        _WAITED_FOR.add(self)
-        try:
-            while (ended := self.poll()) is None:
-                if self._is_unwanted:
-                    self.kill()
-                else:
-                    self._is_over(min(1.0, STUCK_S))
-            return ended
-        finally:
-            _WAITED_FOR.discard(self)
+    def wait(self, unwanted: Event | None = None) -> Ended:
+        """Wait until it has ended; its time limit bounds this.
+
+        Args:
+            unwanted: It is killed once this is set, as nothing that it would give is needed any more.
+        """
+        while (ended := self.poll()) is None:
+            if unwanted is not None and unwanted.is_set():
+                self.kill()
+            else:
+                self._is_over(min(1.0, STUCK_S))
+        return ended
 
     def kill(self) -> None:
         """End it and all that it started; nothing happens if it has ended."""
@@ -335,15 +334,6 @@ class RunningProgram:
                 return Ended("died", _FROM_OUTSIDE, output)
             case "died":
                 return Ended("died", _cause_of_death(report), output)
-
-
-_WAITED_FOR: set[RunningProgram] = set()
-
-
-def stop_waiting() -> None:
-    """End the programs that threads of this process `wait` for, as nothing that they would give is needed any more."""
-    for program in list(_WAITED_FOR):
-        program._is_unwanted = True
 
 
 def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[str]:

@@ -9,6 +9,7 @@ import copy
 import json
 import math
 from collections.abc import Mapping, Sequence
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from starpo.ragen.config.runtime import Runtime
@@ -29,7 +30,11 @@ class ProgramError(EnvironmentFault):
 
 
 def reward_of(
-    settings: "ProgramSettings", task: Mapping[str, Any], ended: Ended, transcript: Sequence[Mapping[str, Any]]
+    settings: "ProgramSettings",
+    task: Mapping[str, Any],
+    ended: Ended,
+    transcript: Sequence[Mapping[str, Any]],
+    unwanted: Event | None = None,
 ) -> tuple[float, bool]:
     """Return the reward of an episode, and whether it was successful.
 
@@ -41,13 +46,14 @@ def reward_of(
         task: The episode's task.
         ended: How the program ended.
         transcript: What was said, JSON values.
+        unwanted: Once this is set, a command is killed.
 
     Raises:
         ProgramError: If there is no reward, or none that counts.
     """
     if isinstance(settings.reward, list):
         given = {"task": task, "transcript": list(transcript)}
-        rewarder = RunningProgram(settings, given, command=settings.reward).wait()
+        rewarder = RunningProgram(settings, given, command=settings.reward).wait(unwanted)
         name = settings.reward[0]
         if rewarder.status != "done":
             raise ProgramError(f"the reward's command {name} {rewarder.status}: {rewarder.detail}")

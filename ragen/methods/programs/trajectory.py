@@ -20,7 +20,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -57,13 +58,18 @@ _ERRORS = {"died": "ProgramDied", "hung": "ProgramHung", "flooded": "ProgramFloo
 
 @dataclass(frozen=True)
 class ShardContext:
-    """What all trajectories of a shard share of policy, sampling and limits."""
+    """What all trajectories of a shard share of policy, sampling and limits.
+
+    Attributes:
+        unwanted: Set once the rollout is stopped: rewards that are being computed are not needed any more.
+    """
 
     contexts: ContextBuilder
     tokenizer: PreTrainedTokenizerBase
     spelling: Spelling
     sampling: SamplingConfig
     max_context_tokens: int
+    unwanted: Event = field(default_factory=Event)
 
     def text(self, ids: list[int]) -> str:
         """Return the text of sampled tokens, without the end token."""
@@ -253,7 +259,9 @@ class ProgramTrajectory:
         error, message = _ERRORS[ended.status], ended.detail or "it ended without a call that was answered"
         if ended.status == "done" and self._turns:
             try:
-                reward, is_success = reward_of(self._settings, self.task, ended, self._transcript())
+                reward, is_success = reward_of(
+                    self._settings, self.task, ended, self._transcript(), self._context.unwanted
+                )
                 self.rows[-1] |= {"action_rewards": [reward], "success": is_success, "terminated": True}
                 return
             except StarPOError as problem:

@@ -1,6 +1,8 @@
 """Rewards: three sources, and never 0 by accident."""
 
 import sys
+import time
+from threading import Event
 
 import pytest
 
@@ -82,3 +84,12 @@ def test_reward_command_reads_json(folder, program):
         reward_of(program("", reward=command), {}, done(""), SAID)
     with pytest.raises(ProgramError, match="printed no reward"):
         reward_of(program("", reward=["true"]), TASK, done(""), SAID)
+
+
+def test_reward_command_that_nobody_needs_any_more_is_killed(folder, program):
+    unwanted = Event()
+    unwanted.set()  # before the command is started, as where a rollout is stopped between two rewards
+    slow, started_at = program("", reward=["sleep", "600"]), time.monotonic()
+    with pytest.raises(ProgramError, match="it was ended from outside"):
+        reward_of(slow, TASK, done(""), SAID, unwanted)
+    assert time.monotonic() - started_at < 60.0
