@@ -11,7 +11,6 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starpo.ragen.config.device import Device
-from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.runtime import Runtime
 
@@ -116,6 +115,7 @@ class Players:
     def _actors(self, spec: "EngineSpec", python: str) -> "RayPool":
         def make() -> "RayPool":
             from starpo.ragen.agents.rollout.pools.ray_pool import RayPool
+            from starpo.ragen.config.ray_runtime import RayRuntime
 
             return RayPool(spec, RayRuntime(), Runtime.current().threads, None if python == sys.executable else python)
 

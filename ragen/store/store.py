@@ -177,7 +177,10 @@ class Store(Artifacts):
             StoreError: If it was written with another version of the schema, or the store cannot be read.
         """
         _known_dataset(kind)
-        manifest = self.manifest(kind, key)
+        return self.parts_of(self.manifest(kind, key), should_verify=should_verify)
+
+    def parts_of(self, manifest: Manifest, *, should_verify: bool = False) -> list[Path | RangeFile]:
+        """Return the same for a dataset whose manifest has been read."""
         _check_version(manifest)
         if not should_verify:
             return self.files_of(manifest)
