@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from starpo.flows.console.listing import evaluation_curve, run_facts
 from starpo.ragen.agents.evaluation.comparison import (
     COUNTED,
     Counts,
@@ -15,6 +14,7 @@ from starpo.ragen.agents.evaluation.comparison import (
     compare_counts,
     counts_by_prompt,
 )
+from starpo.ragen.evidence.run_facts import evaluation_curve, run_facts
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunRecord
 from starpo.ragen.studies.sweep_tables import p_text, pair_cells
