@@ -94,7 +94,13 @@ def facts_or_fault(store: Store, run: str) -> dict[str, Any]:
         return run_facts(store, record)
     except StoreError as error:
         unknown: dict[str, Any] = dict.fromkeys(_MEASURED)
-        known: dict[str, Any] = {"created": created, "store": store.url, "warning": "", "curve": [], "fault": str(error)}
+        known: dict[str, Any] = {
+            "created": created,
+            "store": store.url,
+            "warning": "",
+            "curve": [],
+            "fault": str(error),
+        }
         return {"run": run, "state": "damaged", **unknown, **known}
 
 
