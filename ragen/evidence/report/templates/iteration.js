@@ -2,20 +2,24 @@
 
 function iterationView(container, data, batches) {
   const [AT, STAGE, KIND, KEY, ROWS, BYTES, SECONDS, VERSION, REPEATABLE, WRITTEN, INPUTS, ORIGIN] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
-  const decisions = decisionsByIteration(data.decisions);
-  const metrics = Object.entries(data.metrics);
-  const known = [...new Set([...data.artifacts.map((row) => row[AT]), ...decisions.keys(), ...metrics.flatMap(([, points]) => points.map((p) => p[0]))])].sort((a, b) => a - b);
-  if (!known.length) {
-    container.append(html("p", { class: "muted" }, "No stage has been stored yet."));
-    return { known, show() {} };
-  }
-  const firstMade = new Map();
-  for (const row of data.artifacts) if (!firstMade.has(row[KEY])) firstMade.set(row[KEY], row[AT]);
-  const choice = html("select", { "aria-label": "Iteration" }, known.map((i) => html("option", { value: i }, String(i))));
+  let decisions, metrics, known, firstMade, present;
+  const choice = html("select", { "aria-label": "Iteration" });
   const [before, after] = ["Previous", "Next"].map((name) => html("a", { class: "button", role: "button" }, name));
   const title = html("h3", { class: "iteration-title", tabindex: "-1" });
   const body = html("div", { class: "iteration" });
+  const nothing = html("p", { class: "muted" }, "No stage has been stored yet.");
+  const controls = html("div", { class: "controls" }, title, html("label", {}, "Iteration ", choice), before, after);
   choice.addEventListener("change", () => goTo({ iteration: Number(choice.value) }));
+
+  function read() {
+    decisions = decisionsByIteration(data.decisions);
+    metrics = Object.entries(data.metrics);
+    known = [...new Set([...data.artifacts.map((row) => row[AT]), ...decisions.keys(), ...metrics.flatMap(([, points]) => points.map((p) => p[0]))])].sort((a, b) => a - b);
+    firstMade = new Map();
+    for (const row of data.artifacts) if (!firstMade.has(row[KEY])) firstMade.set(row[KEY], row[AT]);
+    choice.replaceChildren(...known.map((i) => html("option", { value: i }, String(i))));
+    container.replaceChildren(...(known.length ? [controls, body] : [nothing]));
+  }
 
   function input([role, key]) {
     const made = firstMade.get(key);
@@ -70,10 +74,12 @@ function iterationView(container, data, batches) {
       embedded ? html("a", { href: addressOf({ iteration, source: TRAINING }) }, plural(embedded.shown, "training trajectory", "training trajectories")) : null,
       ...batches.all.filter((b) => b.iteration === iteration && b.cell !== null).map((b) => html("a", { href: addressOf({ iteration, source: b.cell }) }, `${plural(b.shown, "episode")} of ${b.cell}`)),
     ].filter(Boolean);
-    return [html("p", {}, parts.length ? `${parts.join(" · ")}.` : "No metrics."), html("p", { class: "muted" }, links.length ? ["In this page: ", links.flatMap((link, n) => (n ? [", ", link] : [link])), "."] : "None of its trajectories are in this page.")];
+    return [html("p", {}, parts.length ? `${parts.join(" · ")}.` : "No metrics."), html("p", { class: "muted" }, links.length ? ["Look at ", links.flatMap((link, n) => (n ? [", ", link] : [link])), "."] : "None of its trajectories are in this page.")];
   }
 
   function show(iteration) {
+    present = iteration;
+    if (!known.length) return;
     const at = known.indexOf(iteration);
     choice.value = iteration;
     title.textContent = `Iteration ${iteration}`;
@@ -92,8 +98,13 @@ function iterationView(container, data, batches) {
       part("Groups", isOpen("Groups", true), groups(iteration)), part("Metrics", isOpen("Metrics", false), numbers(iteration)), part("Stages", isOpen("Stages", false), artifacts(iteration)));
   }
 
-  container.append(html("div", { class: "controls" }, title, html("label", {}, "Iteration ", choice), before, after), body);
-  return { known, show };
+  function renew() {
+    read();
+    show(present);
+  }
+
+  read();
+  return { last: () => known[known.length - 1], show, renew };
 }
 
 function fileSize(bytes) {

@@ -1,12 +1,8 @@
 // The trajectory viewer: a rollout or an evaluation, one of its groups, one of its members, turn by turn.
 
 function viewer(container, data, batches) {
-  if (!batches.all.length) {
-    container.append(html("p", { class: "muted" }, "No trajectory has been stored yet."));
-    return { show() {} };
-  }
-  const iterations = [...new Set(batches.all.map((b) => b.iteration))];
-  const iterationChoice = html("select", { "aria-label": "Iteration of the trajectories" }, iterations.map((i) => html("option", { value: i }, String(i))));
+  let iterations = [];
+  const iterationChoice = html("select", { "aria-label": "Iteration of the trajectories" });
   const sourceChoice = html("select", { "aria-label": "Training rollout or evaluation" });
   const groupChoice = html("select", { "aria-label": "Group" });
   const groupLabel = html("label", { class: "wide" }, "Group ", groupChoice);
@@ -19,17 +15,39 @@ function viewer(container, data, batches) {
   const elsewhere = html("p", { class: "muted elsewhere" });
   const stage = html("div", { class: "trajectory" });
   let present = null; // of the address
+  let shown = null; // the batch on the page
   let film = null;
   const shade = shadeChoice(() => {});
 
   const cellOf = (place) => (place.source === null || place.source === TRAINING ? null : place.source);
 
+  function read() {
+    iterations = [...new Set(batches.all.map((b) => b.iteration))].sort((a, b) => a - b);
+    const chosen = iterationChoice.value;
+    iterationChoice.replaceChildren(...iterations.map((i) => html("option", { value: i }, String(i))));
+    if (chosen) iterationChoice.value = chosen;
+    container.replaceChildren(...(batches.all.length ? parts : [html("p", { class: "muted" }, "No trajectory has been stored yet.")]));
+  }
+
+  // What is looked at stays, unless there was nothing to look at.
+  function renew() {
+    read();
+    if (!shown && present && batches.all.length) show(readAddress(window.location.hash) || { ...present, iteration: batches.rollouts[0]?.iteration ?? present.iteration });
+  }
+
   async function show(wanted) {
     present = wanted;
+    shown = null;
     const batch = batches.find(wanted.iteration, cellOf(wanted));
     if (!batch) return absent(wanted);
-    const groups = await batches.groups(batch);
+    let groups;
+    try {
+      groups = await batches.groups(batch);
+    } catch (error) {
+      return absent(wanted, error.message);
+    }
     if (present !== wanted) return undefined;
+    shown = batch;
     const isOf = (group) => group.members.find((m) => m.id === wanted.trajectory);
     const group = groups.find((g) => (wanted.trajectory ? isOf(g) : g.id === wanted.group)) || groups.find((g) => g.id === wanted.group) || groups[0];
     const trajectory = isOf(group) || group.members[0];
@@ -47,7 +65,7 @@ function viewer(container, data, batches) {
     if (chosen) members.scrollTop = chosen.offsetTop - members.offsetTop - (members.clientHeight - chosen.offsetHeight) / 2;
   }
 
-  function absent(wanted) {
+  function absent(wanted, reason = "") {
     const of = cellOf(wanted) ? `the evaluation ${cellOf(wanted)}` : "the rollout";
     iterationChoice.selectedIndex = iterations.indexOf(wanted.iteration);
     members.replaceChildren();
@@ -55,6 +73,10 @@ function viewer(container, data, batches) {
     elsewhere.replaceChildren();
     stage.replaceChildren();
     heading.textContent = `Iteration ${wanted.iteration}`;
+    if (data.status) { // the page is live: it has all that is stored
+      about.replaceChildren(`The trajectories of ${of} at iteration ${wanted.iteration} cannot be shown: ${reason || "they are not stored, or not yet"}.`);
+      return;
+    }
     about.replaceChildren(`The trajectories of ${of} at iteration ${wanted.iteration} are not in this page. They are in the store, if there are any: `,
       html("code", {}, `starpo report ${data.run} --embed ${wanted.iteration}`), " adds those of its rollout to this page.");
   }
@@ -144,9 +166,10 @@ function viewer(container, data, batches) {
   sourceChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), source: sourceChoice.value }));
   besideChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), source: sourceChoice.value, trajectory: members.querySelector("[aria-current]").dataset.id, beside: besideChoice.value || null }));
   groupChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), group: groupChoice.value }));
-  container.append(
+  const parts = [
     html("div", { class: "controls" }, html("label", {}, "Iteration ", iterationChoice), html("label", {}, "From ", sourceChoice), groupLabel, besideLabel),
-    about, members, heading, facts, elsewhere, shade.element, stage);
+    about, members, heading, facts, elsewhere, shade.element, stage];
+  read();
   shade.start();
-  return { show };
+  return { show, renew };
 }
