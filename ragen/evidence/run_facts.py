@@ -29,8 +29,8 @@ def success_curve(store: Store, run: RunRecord, recorded: Mapping[int, StageKeys
     points = []
     for iteration, stages in recorded.items():
         keys = stages.get(f"evaluate:{cell}")
-        if keys:
-            points.append({"iteration": iteration, **success_of(store, keys.get("episodes", ""), cell)})
+        if keys and "episodes" in keys:
+            points.append({"iteration": iteration, **success_of(store, keys["episodes"], cell)})
     return points
 
 
