@@ -3,6 +3,7 @@
 import secrets
 import socket
 import webbrowser
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ import typer
 from starpo.flows.cli.options import StoreOption, open_store
 from starpo.flows.console.terminal import Console, say
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.outputs import whole_file
 
 _PORT = 4280
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -25,6 +27,7 @@ def view(
     host: Annotated[
         str, typer.Option(help="Address to listen on. Another than loopback lets other machines in, with a token.")
     ] = "127.0.0.1",
+    address_file: Annotated[Path | None, typer.Option(hidden=True, help="Receives address and store.")] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
 ) -> None:
     """Look at runs in a browser, live while they train: curves, groups, every trajectory. Nothing is written."""
@@ -43,6 +46,9 @@ def view(
     number = listener.getsockname()[1]
     token = "" if host in _LOOPBACK else secrets.token_urlsafe(16)
     address = f"http://{f'[{host}]' if ':' in host else host}:{number}/"
+    if address_file is not None:
+        with whole_file(address_file) as unfinished:
+            unfinished.write_text(f"{address}\n{opened.address}\n")
     address += f"run/{quote(run, safe='')}" if run is not None else ""
     say(Console(), f"{opened.url}: {address}{f'?token={token}' if token else ''}\nCtrl-C ends it; runs go on.")
     if browser:
