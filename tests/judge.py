@@ -21,9 +21,9 @@ def facts_of(prompt: str) -> dict:
 
 
 def grade(prompt: str) -> str:
-    """Say that an answer is right if a right answer stands in its first line, whatever else it claims."""
+    """Quote an answer, which is right if its first line holds that of a right one, whatever else it claims."""
     facts = facts_of(prompt)
-    is_right = any(reference in facts["answer"].splitlines()[0] for reference in facts["references"])
+    is_right = any(text.splitlines()[0] in facts["answer"].splitlines()[0] for text in facts["references"])
     return f"The answer says:\n{facts['answer']}\n\n**VERDICT: {'correct' if is_right else 'incorrect'}**"
 
 
