@@ -53,11 +53,35 @@ function iterationView(container, data, batches) {
     const rows = decisions.get(iteration);
     if (!rows) return html("p", { class: "muted" }, "The filter decided nothing in this iteration, or its decisions cannot be read.");
     const most = Math.max(...rows.map((r) => Math.abs(r[SCORE])), 1e-9);
-    return table(["#Rank", "Group", "Decision", "#Score", "", "#Mean return", "#Success", "Reason"], rows.map((row) => ({
+    const cells = new Map(rows.map((row) => [row[GROUP], html("span", { class: "cells" })]));
+    const drawn = table(["#Rank", "Group", "Decision", "#Score", "", "#Mean return", "#Success", "Members", "Reason"], rows.map((row) => ({
       attributes: { class: row[KEPT] ? "kept" : "dropped" },
       cells: [String(row[RANK] + 1), html("a", { href: addressOf({ iteration, group: row[GROUP] }) }, row[GROUP]), row[KEPT] ? "kept" : "dropped", number(row[SCORE]),
-        html("i", { class: "meter", style: `width:${(5 * Math.abs(row[SCORE])) / most}rem` }), number(row[MEAN]), percent(row[SUCCESS]), data.reasons[row[REASON]].replace(/^(kept|dropped): /, "")],
+        html("i", { class: "meter", style: `width:${(5 * Math.abs(row[SCORE])) / most}rem` }), number(row[MEAN]), percent(row[SUCCESS]), cells.get(row[GROUP]), data.reasons[row[REASON]].replace(/^(kept|dropped): /, "")],
     })), { class: "compact groups", "aria-label": "Groups of this iteration, the best score first" });
+    const order = html("select", { "aria-label": "Order of the groups" }, Object.keys(GROUP_ORDERS).map((name) => html("option", { value: name }, name)));
+    const elements = new Map(rows.map((row, n) => [row, drawn.querySelectorAll("tbody tr")[n]]));
+    const spreads = new Map();
+    order.addEventListener("change", () => drawn.querySelector("tbody").replaceChildren(...[...rows].sort((a, b) => GROUP_ORDERS[order.value](a, b, spreads)).map((row) => elements.get(row))));
+    memberCells(iteration, cells, spreads);
+    return [html("label", { class: "muted" }, "Order ", order), drawn];
+  }
+
+  // A cell a member, shaded by its return; they come with the iteration's trajectories.
+  async function memberCells(iteration, cells, spreads) {
+    const batch = batches.find(iteration);
+    if (!batch) return;
+    const groups = await batches.groups(batch).catch(() => []);
+    const returns = groups.flatMap((group) => group.members.map((member) => member.return)).filter((value) => value !== null);
+    const [low, high] = [Math.min(...returns), Math.max(...returns)];
+    for (const group of groups) {
+      const known = group.members.map((member) => member.return).filter((value) => value !== null);
+      spreads.set(group.id, Math.max(...known) - Math.min(...known));
+      cells.get(group.id)?.replaceChildren(...group.members.map((member) => html("a", {
+        href: addressOf({ iteration, trajectory: member.id }), class: member.valid ? null : "invalid", style: `--share:${high > low && member.return !== null ? (member.return - low) / (high - low) : 0.5}`,
+        title: `${member.id}: return ${number(member.return)}, ${outcomeOf(member)}`,
+      }, html("span", { class: "sr" }, `${member.id}, ${outcomeOf(member)}`))));
+    }
   }
 
   function summary(iteration) {
@@ -106,6 +130,13 @@ function iterationView(container, data, batches) {
   read();
   return { last: () => known[known.length - 1], show, renew };
 }
+
+const GROUP_ORDERS = {
+  "the best score first": (a, b) => a[RANK] - b[RANK],
+  "the highest return first": (a, b) => b[MEAN] - a[MEAN],
+  "the widest spread of returns first": (a, b, spreads) => (spreads.get(b[GROUP]) ?? 0) - (spreads.get(a[GROUP]) ?? 0),
+  "by name": (a, b) => (a[GROUP] < b[GROUP] ? -1 : 1),
+};
 
 function fileSize(bytes) {
   return bytes < 1e3 ? `${bytes} B` : bytes < 1e6 ? `${number(bytes / 1e3)} kB` : `${number(bytes / 1e6)} MB`;

@@ -17,6 +17,7 @@ function viewer(container, data, batches) {
   let present = null; // of the address
   let shown = null; // the batch on the page
   let film = null;
+  const keys = html("p", { class: "muted keys" }, [["j", "k"], ["J", "K"], ["[", "]"], ["n"]].map((names, n) => [n ? " · " : "", names.map((name) => html("kbd", {}, name)), ` ${["trajectory", "group", "iteration", "next failure"][n]}`]));
   const shade = shadeChoice(() => {});
 
   const cellOf = (place) => (place.source === null || place.source === TRAINING ? null : place.source);
@@ -64,6 +65,32 @@ function viewer(container, data, batches) {
     const chosen = members.querySelector("[aria-current]");
     if (chosen) members.scrollTop = chosen.offsetTop - members.offsetTop - (members.clientHeight - chosen.offsetHeight) / 2;
   }
+
+  // From what is shown to another trajectory, group or iteration; "failure" goes over groups, to the next that failed.
+  async function step(what, by) {
+    if (!shown) return;
+    const batch = shown;
+    const groups = await batches.groups(batch);
+    const all = groups.flatMap((group) => group.members.map((member) => ({ group, member })));
+    const at = all.findIndex(({ member }) => member.id === stage.dataset.id);
+    const alike = batches.all.filter((b) => b.cell === batch.cell).sort((a, b) => a.iteration - b.iteration);
+    const next = {
+      trajectory: () => all[at + by],
+      group: () => all.find(({ group }) => group === groups[groups.indexOf(all[at].group) + by]),
+      failure: () => all.slice(at + 1).find(({ member }) => member.success === false),
+      iteration: () => null,
+    }[what]();
+    if (next) goTo({ iteration: batch.iteration, source: sourceOf(batch), trajectory: next.member.id });
+    const other = what === "iteration" ? alike[alike.indexOf(batch) + by] : null;
+    if (other) goTo({ iteration: other.iteration, source: sourceOf(other) });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest("input, select, textarea, .player, canvas, svg, .tokens");
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = { j: ["trajectory", 1], k: ["trajectory", -1], J: ["group", 1], K: ["group", -1], n: ["failure", 1], "]": ["iteration", 1], "[": ["iteration", -1] }[event.key];
+    if (act) step(...act);
+  });
 
   function absent(wanted, reason = "") {
     const of = cellOf(wanted) ? `the evaluation ${cellOf(wanted)}` : "the rollout";
@@ -113,6 +140,7 @@ function viewer(container, data, batches) {
   function open(batch, group, trajectory, largest) {
     const other = peersOf(group, trajectory).find((m) => m.id === present.beside) || null;
     besideChoices(batch, group, trajectory, other);
+    stage.dataset.id = trajectory.id;
     heading.textContent = batch.cell === null ? `Iteration ${batch.iteration}, trajectory ${trajectory.id}` : `Evaluation ${batch.cell} after ${plural(batch.updates, "update")}, episode ${trajectory.id}`;
     if (other) heading.textContent += ` beside ${other.id}`;
     facts.replaceChildren(...(other ? [] : [trajectoryFacts(trajectory, group)]));
@@ -168,7 +196,7 @@ function viewer(container, data, batches) {
   groupChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), group: groupChoice.value }));
   const parts = [
     html("div", { class: "controls" }, html("label", {}, "Iteration ", iterationChoice), html("label", {}, "From ", sourceChoice), groupLabel, besideLabel),
-    about, members, heading, facts, elsewhere, shade.element, stage];
+    about, members, heading, facts, elsewhere, keys, shade.element, stage];
   read();
   shade.start();
   return { show, renew };
