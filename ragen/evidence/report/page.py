@@ -87,7 +87,7 @@ def render_live_page(data: RunData, missing: Sequence[Missing], status: Mapping[
     """
     return render_document(
         "page.html.j2",
-        scripts=(*_SCRIPTS, "lasting.js", "live.js"),
+        scripts=(*_SCRIPTS, "lasting.js", "search.js", "live.js"),
         styles=(*_STYLES, "runs.css"),
         data={**page_data(data), "status": dict(status)},
         **_page_values(data, missing),

@@ -2,6 +2,7 @@
 
 app        `application`: the addresses, and what each answers
 reading    `StoreReader`: facts, curves and trajectories of runs, kept as long as what they were made from is unchanged
+searching  `search`: text, outcome, return and decision, over all stored rollouts
 runs_page  the list of runs
 guard      who is answered: this page, on this machine, or whoever has the token
 

@@ -4,6 +4,7 @@
 /run/NAME                                     a run, as a page; /run/NAME/data: what the page draws, as JSON
 /run/NAME/status                              its state, and the version of its data: asked every second
 /run/NAME/trajectories?iteration=3&source=    those of a rollout, or of an evaluation, as gzipped JSON
+/run/NAME/search?text=push&success=false      trajectories of all rollouts (`searching.Query`), as JSON
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -22,7 +24,9 @@ from starpo.ragen.evidence.report.document import rounded
 from starpo.ragen.evidence.report.page import page_data, render_live_page
 from starpo.ragen.evidence.view.reading import StoreReader
 from starpo.ragen.evidence.view.runs_page import render_runs
+from starpo.ragen.evidence.view.searching import Query, search
 
+_QUERY = TypeAdapter(Query)
 _OF_STATUS = ("state", "iterations", "planned", "activity", "seconds_left", "warning", "fault")
 
 
@@ -61,6 +65,14 @@ def application(reader: StoreReader) -> Starlette:
         packed = reader.trajectories(request.path_params["run"], int(iteration), cell or None)
         return Response(packed, media_type="application/json", headers={"Content-Encoding": "gzip"})
 
+    def search_page(request: Request) -> Response:
+        try:
+            query = _QUERY.validate_python({name: value for name, value in request.query_params.items() if value})
+        except ValidationError as error:
+            fault = error.errors()[0]
+            return PlainTextResponse(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", 400)
+        return _json(search(reader.store, reader.run(request.path_params["run"]).data, query))
+
     pages = {
         "/": runs_page,
         "/runs": runs,
@@ -68,6 +80,7 @@ def application(reader: StoreReader) -> Starlette:
         "/run/{run}/status": status,
         "/run/{run}/data": data,
         "/run/{run}/trajectories": trajectories,
+        "/run/{run}/search": search_page,
     }
     return Starlette(routes=[Route(path, _answering(answer)) for path, answer in pages.items()])
 

@@ -12,6 +12,7 @@ from starpo.ragen.evidence.view.app import application
 from starpo.ragen.evidence.view.guard import Guard
 from starpo.ragen.evidence.view.reading import StoreReader
 from starpo.ragen.store import Store
+from tests.ragen.evidence.report.stored import rows
 
 RUN = "/run/hostile"
 
@@ -87,8 +88,6 @@ def test_unknown_address_is_refused(client: TestClient, address: str, status: in
 
 
 def test_damaged_and_deleted_parts_are_named(client: TestClient, store: Store) -> None:
-    from tests.ragen.evidence.report.stored import rows
-
     assert rows(store, 1, "rollout", "turns")
     key = store.runs.iteration("hostile", 1)["rollout"]["turns"]
     [part] = store.parts("turns", key, should_verify=False)
@@ -139,3 +138,39 @@ def test_pages_forbid_other_connections(client: TestClient) -> None:
         policy = client.get(address).text.partition('Policy" content="')[2].partition('"')[0]
         assert policy.startswith("default-src 'none'; ")
         assert "connect-src 'self'; script-src 'sha256-" in html.unescape(policy)
+
+
+def found(client: TestClient, **query: object) -> dict[str, object]:
+    return client.get(f"{RUN}/search", params=query).json()
+
+
+def test_search_finds_text_in_any_rollout(client: TestClient, store: Store, hostile_texts: tuple[str, ...]) -> None:
+    wanted = hostile_texts[1].upper()
+    texts: dict[tuple[int, str], list[str]] = {}
+    for iteration in range(4):
+        for row in rows(store, iteration, "rollout", "turns"):
+            texts.setdefault((iteration, row["trajectory_id"]), []).append(row["response"] + row["observation"])
+    expected = {place for place, said in texts.items() if any(wanted.lower() in text.lower() for text in said)}
+    answer = found(client, text=wanted)
+    assert {(hit["iteration"], hit["trajectory"]) for hit in answer["hits"]} == expected != set()
+    assert (answer["num_hits"], answer["num_searched"], answer["unread"]) == (len(expected), len(texts), [])
+    assert answer["hits"][0]["excerpt"][1] == hostile_texts[1]
+    assert [hit["iteration"] for hit in answer["hits"]] == sorted((place[0] for place in expected), reverse=True)
+
+
+def test_search_by_outcome_return_and_filter(client: TestClient, store: Store) -> None:
+    everything = found(client)["hits"]
+    assert found(client, success="true")["hits"] == [hit for hit in everything if hit["success"]]
+    assert found(client, kept="false", first=1, last=2)["hits"] == [
+        hit for hit in everything if not hit["kept"] and 1 <= hit["iteration"] <= 2
+    ]
+    middle = sorted(hit["return"] for hit in everything)[len(everything) // 2]
+    assert found(client, low=middle)["hits"] == [hit for hit in everything if hit["return"] >= middle]
+    wrong = client.get(f"{RUN}/search", params={"first": "x'; DROP TABLE turns"})
+    assert (wrong.status_code, wrong.text.partition(":")[0]) == (400, "first")
+
+
+def test_search_says_what_cannot_be_read(client: TestClient, store: Store) -> None:
+    [part] = store.parts("turns", store.runs.iteration("hostile", 1)["rollout"]["turns"])
+    part.write_bytes(b"no Parquet")
+    assert found(client)["unread"] == [1]

@@ -84,3 +84,22 @@ def test_list_of_runs_grows(browser: Browser, served: str, store: Store) -> None
     assert browser.text("#runs") == "No run has these words."
     assert browser.driver.title == "Runs · StarPO"
     assert requests(browser) == []
+
+
+def test_search_opens_what_it_found(browser: Browser, served: str, store: Store, hostile_texts) -> None:
+    open_page(browser, f"{served}/run/hostile")
+    browser.wait_for("document.documentElement.dataset.ready")
+    browser.put("[name=text]", hostile_texts[1])
+    browser.run("document.querySelector('#search form').requestSubmit()")
+    browser.wait_for("document.querySelectorAll('#search .hit').length > 0")
+    assert browser.text("#search mark") == hostile_texts[1]
+    assert browser.count("#search img") == 0
+    browser.follow("#search .hit")
+    assert browser.run(
+        "return [...document.querySelectorAll('.turn pre')].some((e) => e.textContent.includes(arguments[0]))",
+        hostile_texts[1],
+    )
+    browser.put("[name=first]", "99")
+    browser.run("document.querySelector('#search form').requestSubmit()")
+    browser.wait_for("document.querySelector('#search .said').textContent.startsWith('0 of 0')")
+    assert requests(browser) == []
