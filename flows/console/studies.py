@@ -25,7 +25,7 @@ from starpo.ragen.studies.finish import CellsFailedError, StudyPlan
 from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.spec import StudySpec
 from starpo.ragen.studies.studies import Studies
-from starpo.ragen.studies.sweep_tables import sweep_numbers, sweep_tables
+from starpo.ragen.studies.sweep_tables import pair_numbers, sweep_numbers, sweep_tables
 
 Kind = Studies[Any, Any]
 Look = Callable[[], tuple[Mapping[str, str], str]]
@@ -138,11 +138,11 @@ RESULT_FORMS = (".csv", ".tex", ".svg", ".pdf", ".png")
 """Suffixes of the files that `write_result` writes."""
 
 
-def write_result(result: SweepResult, path: Path) -> Path:
-    """Write the result of a sweep to a file, by its suffix (`RESULT_FORMS`), and return its absolute path.
+def write_result(result: SweepResult, path: Path) -> list[Path]:
+    """Write the result of a sweep to a file, by its suffix (`RESULT_FORMS`), and return absolute paths.
 
-    CSV: every number, a row for each checkpoint, temperature and panel. LaTeX: the tables as printed. SVG, PDF,
-    PNG: the figure.
+    CSV: every number, a row for each checkpoint, temperature and panel; beside it, NAME-pairs.csv has a row for each
+    pair and panel. LaTeX: the tables as printed. SVG, PDF, PNG: the figure.
 
     Raises:
         ConfigError: If nothing was measured, or the file cannot be written.
@@ -151,10 +151,11 @@ def write_result(result: SweepResult, path: Path) -> Path:
         raise ConfigError(f"nothing to write to {path}: no cell of the sweep {result.name} was measured")
     form = path.suffix.lower().removeprefix(".")
     if form == "csv":
-        return write_page(path, as_csv(sweep_numbers(result)))
+        tables = {path: sweep_numbers(result), path.with_stem(f"{path.stem}-pairs"): pair_numbers(result)}
+        return [write_page(place, as_csv(rows)) for place, rows in tables.items() if rows]
     if form == "tex":
-        return write_page(path, "\n".join(as_latex(table.rows) for table in sweep_tables(result)))
-    return write_page(path, draw_leaderboard(result, form))
+        return [write_page(path, "\n".join(as_latex(table.rows) for table in sweep_tables(result)))]
+    return [write_page(path, draw_leaderboard(result, form))]
 
 
 class _ResultWitness:

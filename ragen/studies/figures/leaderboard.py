@@ -4,7 +4,7 @@ SweepResult -> draw_leaderboard -> SVG, PDF or PNG
 """
 
 from starpo.ragen.core.pictures import COLOURS, draw_interval, label, new_figure, points_axis, rendered, style
-from starpo.ragen.studies.leaderboard import Standing, SweepResult
+from starpo.ragen.studies.leaderboard import SweepResult
 
 MAX_ROWS = 60
 """Number of standings that are drawn, best first."""
@@ -43,7 +43,7 @@ def draw_leaderboard(result: SweepResult, form: str = "svg") -> bytes:
         left.set(xlim=(-0.02, 1.02), ylim=(len(rows) - 0.4, -0.6), xlabel="success")
         left.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
         left.grid(axis="x")
-        left.set_yticks(range(len(rows)), [label(_name(result, standing), 40) for standing in rows])
+        left.set_yticks(range(len(rows)), [label(result.label(standing.line), 40) for standing in rows])
         for axes in (left, right):
             axes.tick_params(axis="y", length=0)
         if len(panels) > 1:
@@ -53,10 +53,3 @@ def draw_leaderboard(result: SweepResult, form: str = "svg") -> bytes:
             for entry, panel in zip(legend.get_texts(), panels, strict=True):
                 entry.set_text(label(panel))
         return rendered(figure, form)
-
-
-def _name(result: SweepResult, standing: Standing) -> str:
-    """Name a row, with the temperature if there are several."""
-    has_several = len({of.temperature for of in result.leaderboard}) > 1
-    temperature = f" T={standing.temperature:g}" if has_several else ""
-    return f"{result.label(standing)}{temperature}"
