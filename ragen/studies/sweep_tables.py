@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.core.counts import counted
 from starpo.ragen.studies.generalisation import generalisation_table, score_text
 from starpo.ragen.studies.leaderboard import Standing, SweepResult
@@ -35,15 +34,22 @@ def sweep_method(result: SweepResult) -> str:
         if of.difference and of.difference.num_needed and of.difference.num_needed > of.difference.num_pairs
     ]
     return (
-        f"{mean}{result.confidence:.0%} interval over initial states (Wilson's; return: Student's). To the first: "
-        "paired by state; p: sign-flip test, corrected after Holm for all pairs; up, down: states on which it does "
-        "better or worse; needed: states that would tell such a difference apart (power 80%, level 5%)."
+        f"{mean}{result.confidence:.0%} interval over initial states (Wilson's; return: Student's). "
+        f"{explain_difference('all pairs')}"
         + "".join(needed[:1])
         + (
             f" All {len(result.pairs):,} pairs: result.json, or -o FILE.csv."
             if _num_ranked(result) > _MAX_PAIRED
             else ""
         )
+    )
+
+
+def explain_difference(hypotheses: str) -> str:
+    """Explain the columns of a paired difference in a sentence; for which hypotheses its p-value is corrected."""
+    return (
+        f"To the first: paired by state; p: sign-flip test, corrected after Holm for {hypotheses}; up, down: states on "
+        "which it does better or worse; needed: states that would tell such a difference apart (power 80%, level 5%)."
     )
 
 
@@ -77,7 +83,7 @@ def pair_numbers(result: SweepResult) -> list[dict[str, Any]]:
     return rows
 
 
-def pair_cells(difference: PanelDifference | Comparison | None) -> dict[str, str]:
+def pair_cells(difference: Comparison | None) -> dict[str, str]:
     """Format on how many states a difference is measured: pairs, up and down, needed; empty for None."""
     if difference is None:
         return dict.fromkeys(("pairs", "up", "down", "needed"), "")
@@ -104,10 +110,11 @@ def rounded(number: int | None) -> str:
 
 
 def _changes(success: Comparison | None, returns: Comparison | None) -> dict[str, Any]:
-    return _numbers("difference", success) | _numbers("return_difference", returns)
+    return difference_numbers("difference", success) | difference_numbers("return_difference", returns)
 
 
-def _numbers(name: str, comparison: Comparison | None) -> dict[str, Any]:
+def difference_numbers(name: str, comparison: Comparison | None) -> dict[str, Any]:
+    """Return column -> number of a difference, its mean under the name alone; None where there is none."""
     values = comparison.model_dump() if comparison else dict.fromkeys(Comparison.model_fields)
     return {name if field == "mean" else f"{name}_{field}": value for field, value in values.items()}
 
