@@ -81,8 +81,31 @@ def test_episodes_are_exported_with_prompts(store: Store, tmp_path: Path) -> Non
     chats = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert len(chats) == 4
     assert all("Your available actions are" in chat["messages"][0]["content"] for chat in chats)
+    (key,) = result.cells.values()
+    episodes = store.read_table("episodes", key).to_pylist()
+    returns = {(row["env_seed"], row["member"]): row["episode_return"] for row in episodes}
+    assert {(chat["env_seed"], chat["member"]): chat["return"] for chat in chats} == returns
     with pytest.raises(ConfigError, match="has no evaluation on panel 'sokoban'; panels: bandit"):
         export_run(Recorded(store, run, panel="sokoban"), "messages", tmp_path / "none", parse_choice([]))
+
+
+def test_exported_turns_have_prompts(store: Store, tmp_path: Path) -> None:
+    """The tokens of what `solver` says are not known; those of the prompts around it are."""
+    result = starpo.evaluate("solver", "Sokoban", num_prompts=4, store=store.url, quiet=True)
+    (run,) = result.sweep.subjects["solver"]
+    choice = parse_choice(["return>=1"])
+    done = export_run(Recorded(store, run, panel="sokoban"), "messages", tmp_path / "chats", choice)
+    assert done.num_chosen == 4  # by their returns
+    (file,) = (tmp_path / "chats").glob("*.jsonl")
+    chats = [json.loads(line)["messages"] for line in file.read_text(encoding="utf-8").splitlines()]
+    later = [chat[2]["content"] for chat in chats if len(chat) > 2]
+    assert later
+    assert all("You have" in text for text in later)
+    assert "Your available actions are" in chats[0][0]["content"]
+    export_run(Recorded(store, run, panel="sokoban"), "atif", tmp_path / "documents", choice)
+    document = json.loads(min((tmp_path / "documents").rglob("*.json")).read_text(encoding="utf-8"))
+    assert document["agent"]["model_name"] == "solver"  # not the policy whose tokenizer wrote the text
+    assert document["extra"]["ragen"]["return"] >= 1
 
 
 @pytest.fixture
