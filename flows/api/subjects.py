@@ -200,9 +200,9 @@ def read_subject(store: Store, text: str) -> Subject:
         raise ConfigError(f"'{text}' cannot be evaluated: {str(error).partition(': ')[2]}") from error
     if place is None and "/" not in text:  # all models of the hub have an owner
         raise ConfigError(
-            f"'{text}' is no run in {store.url}{near(text, names)}, no folder or GGUF file, no MODEL@http://SERVER/v1, "
-            "and neither 'random' nor 'solver'; a model of an installed package is package:NAME, one on the hub "
-            "OWNER/NAME"
+            f"'{text}' is no run in {store.url}{near(text, [*MARKS, *names])}, no folder or GGUF file, no "
+            "MODEL@http://SERVER/v1, and neither 'random' nor 'solver'; a model of an installed package is "
+            "package:NAME, one on the hub OWNER/NAME"
         )
     return Subject(text, {"policy": {"type": "pretrained", "name_or_path": text}})
 
@@ -268,7 +268,7 @@ def _run_of(
     task = tasks[0]
     panels = _panels(tasks)
     variants = {name: panel.environment.model_dump(mode="json") for name, panel in list(panels.items())[1:]}
-    base = task.base
+    base, source = task.base, f"--set for {subject.text}"
     environment = {
         "environment": task.environment.model_dump(mode="json"),
         "evaluation.variants": variants,
@@ -285,14 +285,14 @@ def _run_of(
             "agent.observation = 'text' in a file of settings, or leave it out"
         )
     if base is not None and base.policy.type == "pretrained":
-        config = apply_overrides(base, {**environment, **subject.settings, **overrides}, subject.text)
+        config = apply_overrides(base, {**environment, **subject.settings, **overrides}, source)
     else:
         limits: dict[str, Any] = {f"agent.{name}": number for name, number in panels[next(iter(panels))].limits.items()}
         if base is not None:
             limits |= {f"evaluation.{name}": getattr(base.evaluation, name) for name in ("num_prompts", "temperature")}
         if sees:
             limits["agent.observation"] = task.agent.observation
-        config = recipe({**limits, **environment, **subject.settings, **overrides})
+        config = recipe({**limits, **environment, **subject.settings, **overrides}, source)
         if config.policy.type == "pretrained" and "rollout.max_context_tokens" not in overrides:
             config = with_room(config)
     if subject.text in MARKS:

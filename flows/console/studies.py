@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
@@ -62,9 +63,9 @@ def run_study(
 
 def follow_study(
     studies: Kind, plan: StudyPlan, spec: StudySpec, deployment: str, parameters: Mapping[str, Any], look: Look,
-    console: Console,
+    console: Console, written: Mapping[str, str] = MappingProxyType({}),
 ) -> None:  # fmt: skip
-    """Run a study on the local server and follow it. See `run_study`.
+    """Run a study on the local server and follow it. See `run_study`, and for `written` `start_deployment`.
 
     Raises:
         StoreError: If the store cannot be written.
@@ -74,7 +75,7 @@ def follow_study(
     studies.begin(spec)
     witness = _ResultWitness(studies, plan.name)
     given = {name: value for name, value in parameters.items() if value is not None}
-    ended = start_deployment(deployment, given, plan.name, console)
+    ended = start_deployment(deployment, given, plan.name, console, written)
     with watching(console, f"{studies.word} {plan.name}", f"stop it:    starpo cancel {plan.name}"):
         outcome = _follow(studies, plan, look, console, ended, witness)
     if outcome.reason.startswith(_ERROR_NAME):
