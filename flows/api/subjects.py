@@ -26,6 +26,7 @@ from starpo.ragen.envs.questions.guess import guess_settings
 from starpo.ragen.envs.variants import VARIANTS
 from starpo.ragen.store import Store
 from starpo.ragen.store.named_rollouts import named_rollouts
+from starpo.ragen.studies.checkpoints import environment_difference
 from starpo.ragen.studies.sweep import SweepPanel
 from starpo.tasks.loop.run_code import default_run_name
 
@@ -251,12 +252,21 @@ def _states_of(store: Store, text: str, run: str) -> Task:
 
 
 def _panels(tasks: Sequence[Task]) -> dict[str, SweepPanel]:
-    """Return the panels of tasks of one type of environment by name: the first has that of the type."""
-    panels = {}
+    """Return the panels of tasks of one type of environment by name: the first has that of the type.
+
+    Raises:
+        ConfigError: If two tasks of one name have different environments.
+    """
+    panels: dict[str, SweepPanel] = {}
     for index, task in enumerate(tasks):
         limits = {name: getattr(task.agent, name) for name in ("max_turns", "max_actions", "max_actions_per_turn")}
         name = task.name if index or task.env_seeds else task.environment.type
-        panels[name] = SweepPanel(environment=task.environment, env_seeds=task.env_seeds, **limits)
+        panel = panels.setdefault(name, SweepPanel(environment=task.environment, env_seeds=task.env_seeds, **limits))
+        if panel.environment != task.environment:
+            raise ConfigError(
+                f"--on: '{name}' means two environments: "
+                f"{environment_difference(panel.environment, task.environment)}; evaluate on them one by one"
+            )
     return panels
 
 

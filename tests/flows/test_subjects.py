@@ -83,6 +83,14 @@ def test_environments_of_type_share_run(store: Store) -> None:
     assert all(config.evaluation.num_prompts == 4 for config in configs)
 
 
+def test_name_of_two_environments_is_refused(store: Store) -> None:
+    wider = preset("smoke", {"environment.width": 7})
+    store.runs.create("wider", flow="starpo", preset="smoke", config=wider.model_dump(mode="json"))
+    with pytest.raises(ConfigError, match="--on: 'sokoban' means two environments: width = 6 and 7"):
+        plan_subjects(store, ["random"], ["mine", "wider"], {}, {})
+    assert list(plan_subjects(store, ["random"], ["mine", "smoke"], {}, {}).panels) == ["sokoban"]
+
+
 def test_names_of_panels_stay_names(store: Store) -> None:
     planned = plan_subjects(store, ["mine"], ["sokoban", "Bandit"], {}, {})
     assert (planned.environments, planned.panels) == (["sokoban", "Bandit"], {})
