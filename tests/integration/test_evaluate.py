@@ -134,6 +134,20 @@ def test_server_that_fails_loses_nothing(store: Store, server: Server) -> None:
     assert retries == [len(server.requests) - 24]
 
 
+def test_tokens_of_server_are_stored(store: Store, server: Server) -> None:
+    """A server of vLLM gives the tokens of its responses; its log-probs are not asked for."""
+    tokenizer = starpo.open_run("mine", store.url).load_policy(0)[1]
+    server.token_ids = tokenizer.encode("<answer>Up</answer>", add_special_tokens=False)
+    server.say = str(tokenizer.decode(server.token_ids))
+    options = {"engine": "openai", "openai.base_url": server.url, "openai.model": "a-model", "openai.protocol": "vllm"}
+    given = {f"rollout.{name}": value for name, value in options.items()}
+    result = starpo.evaluate("mine:0", (), given, store=store.url, quiet=True)
+    (key,) = result.cells.values()
+    turns = store.read_table("episode_turns", key).to_pylist()
+    assert {tuple(row["response_ids"]) for row in turns} == {tuple(server.token_ids)}
+    assert not any(row["behaviour_logprobs"] for row in turns)
+
+
 def test_server_that_is_not_there(store: Store) -> None:
     pytest.importorskip("openai")
     given = {"rollout.openai.max_retries": 0}
