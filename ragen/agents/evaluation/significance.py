@@ -66,14 +66,18 @@ def _unit(sizes: np.ndarray) -> float | None:
 
 def _exact(differences: np.ndarray) -> float:
     """Compute the p-value of whole numbers from the distribution of the sum of those whose sign is flipped."""
-    sizes = np.abs(differences)
-    total, reach = int(sizes.sum()), abs(int(differences.sum()))
-    shares = np.zeros(total + 1)
+    total, reach, so_far = int(np.abs(differences).sum()), abs(int(differences.sum())), 0
+    shares, longer = np.zeros(total + 1), np.zeros(total + 1)
     shares[0] = 1.0
-    for size in map(int, sizes):
-        shares[size:] += shares[:-size].copy()
-        shares /= 2
-    return min(1.0, float(shares[np.abs(total - 2 * np.arange(total + 1)) >= reach].sum()))
+    for size in map(int, np.sort(np.abs(differences))):
+        longer[: so_far + size + 1] = shares[: so_far + size + 1]  # not flipped
+        longer[size : so_far + size + 1] += shares[: so_far + 1]  # flipped
+        so_far += size
+        longer[: so_far + 1] *= 0.5
+        shares, longer = longer, shares
+        longer[: so_far + 1] = 0.0
+    tail = (total - reach) // 2 + 1  # the distribution is symmetric
+    return min(1.0, 2 * float(shares[:tail].sum()))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
