@@ -124,9 +124,9 @@ def _matching(turns: pa.Table, query: Query, returns: Mapping[str, float]) -> tu
 def _excerpt(turns: pa.Table, row: int, text: str) -> list[str]:
     """Return what stands before the text, the text as it is written there, and what follows."""
     for name in _TEXTS:
-        said = turns[name][row].as_py() or ""
-        at = said.lower().find(text.lower())
+        text_of_turn = turns[name][row].as_py() or ""
+        at = text_of_turn.lower().find(text.lower())
         if at >= 0:
             end = at + len(text)
-            return [said[max(0, at - _AROUND) : at], said[at:end], said[end : end + _AROUND]]
+            return [text_of_turn[max(0, at - _AROUND) : at], text_of_turn[at:end], text_of_turn[end : end + _AROUND]]
     return ["", text, ""]  # letters whose lower case is longer

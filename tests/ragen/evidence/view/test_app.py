@@ -140,7 +140,7 @@ def test_pages_forbid_other_connections(client: TestClient) -> None:
         assert "connect-src 'self'; script-src 'sha256-" in html.unescape(policy)
 
 
-def found(client: TestClient, **query: object) -> dict[str, object]:
+def hits_of(client: TestClient, **query: object) -> dict[str, object]:
     return client.get(f"{RUN}/search", params=query).json()
 
 
@@ -150,8 +150,8 @@ def test_search_finds_text_in_any_rollout(client: TestClient, store: Store, host
     for iteration in range(4):
         for row in rows(store, iteration, "rollout", "turns"):
             texts.setdefault((iteration, row["trajectory_id"]), []).append(row["response"] + row["observation"])
-    expected = {place for place, said in texts.items() if any(wanted.lower() in text.lower() for text in said)}
-    answer = found(client, text=wanted)
+    expected = {place for place, spoken in texts.items() if any(wanted.lower() in text.lower() for text in spoken)}
+    answer = hits_of(client, text=wanted)
     assert {(hit["iteration"], hit["trajectory"]) for hit in answer["hits"]} == expected != set()
     assert (answer["num_hits"], answer["num_searched"], answer["unread"]) == (len(expected), len(texts), [])
     assert answer["hits"][0]["excerpt"][1] == hostile_texts[1]
@@ -159,13 +159,13 @@ def test_search_finds_text_in_any_rollout(client: TestClient, store: Store, host
 
 
 def test_search_by_outcome_return_and_filter(client: TestClient, store: Store) -> None:
-    everything = found(client)["hits"]
-    assert found(client, success="true")["hits"] == [hit for hit in everything if hit["success"]]
-    assert found(client, kept="false", first=1, last=2)["hits"] == [
+    everything = hits_of(client)["hits"]
+    assert hits_of(client, success="true")["hits"] == [hit for hit in everything if hit["success"]]
+    assert hits_of(client, kept="false", first=1, last=2)["hits"] == [
         hit for hit in everything if not hit["kept"] and 1 <= hit["iteration"] <= 2
     ]
     middle = sorted(hit["return"] for hit in everything)[len(everything) // 2]
-    assert found(client, low=middle)["hits"] == [hit for hit in everything if hit["return"] >= middle]
+    assert hits_of(client, low=middle)["hits"] == [hit for hit in everything if hit["return"] >= middle]
     wrong = client.get(f"{RUN}/search", params={"first": "x'; DROP TABLE turns"})
     assert (wrong.status_code, wrong.text.partition(":")[0]) == (400, "first")
 
@@ -173,4 +173,4 @@ def test_search_by_outcome_return_and_filter(client: TestClient, store: Store) -
 def test_search_says_what_cannot_be_read(client: TestClient, store: Store) -> None:
     [part] = store.parts("turns", store.runs.iteration("hostile", 1)["rollout"]["turns"])
     part.write_bytes(b"no Parquet")
-    assert found(client)["unread"] == [1]
+    assert hits_of(client)["unread"] == [1]
