@@ -136,6 +136,6 @@ def _play(
     # with a deadline, wall-clock time decides what is played
     is_repeatable = placement.players.is_deterministic(rollout) and rollout.deadline_s is None
     repeatability: dict[str, Any] = {"is_deterministic": is_repeatable, "replay_fault": make(environment).replay_fault}
-    yield Output("episode_turns", episode_turns(turns), **repeatability)
+    yield Output("episode_turns", episode_turns(turns, has_tokens=rollout.engine_config.gives_tokens), **repeatability)
     yield Output("metrics", metrics_table(iteration, work.name, values), values, **repeatability)
     yield Output("episodes", episodes, values, **repeatability)

@@ -166,7 +166,10 @@ def carry_out(
             state = store.runs.state(run.name)
             if state is None or state.status != "completed":
                 say(console, f"{subject}: run {run.name}")
-                train_config(store, run.name, "evaluate", run.config, console, is_local=is_local, address=address)
+                train_config(
+                    store, run.name, "evaluate", run.config, console, is_local=is_local, address=address,
+                    written={"config": "config=..."},
+                )  # fmt: skip
     plan, studies = plan_sweep(store, evaluation.sweep), Sweeps(store.url)
     if is_local or not plan.missing:
         studies.begin(plan.sweep)
@@ -189,7 +192,7 @@ def _follow_server(studies: Sweeps, plan: SweepPlan, console: Console, address: 
         "store": address,
         "concurrency": concurrency if concurrency > 1 else None,
     }
-    follow_study(studies, plan, plan.sweep, "eval-sweep/custom", parameters, look, console)
+    follow_study(studies, plan, plan.sweep, "eval-sweep/custom", parameters, look, console, {"sweep": "sweep=..."})
 
 
 def as_parameter(sweep: Sweep) -> dict[str, Any]:

@@ -168,13 +168,17 @@ def environment_named(name: str) -> EnvironmentSettings:
     return _variant(name).settings
 
 
-def recipe(overrides: Mapping[str, Any]) -> StarPOConfig:
+def recipe(overrides: Mapping[str, Any], name: str) -> StarPOConfig:
     """Return the settings of the recipe for pretrained models with others, by dotted path.
+
+    Args:
+        overrides: Dotted path -> value.
+        name: Where the others come from, for messages.
 
     Raises:
         ConfigError: If a setting is unknown or invalid.
     """
-    return _load('extends = ["pretrained"]', overrides)
+    return _load('extends = ["pretrained"]', overrides, name)
 
 
 def with_room(config: StarPOConfig) -> StarPOConfig:
@@ -213,11 +217,13 @@ def _render(variables: dict[str, Any], template: str = _TEMPLATE) -> str:
     return template_environment.from_string(text).render(variables)
 
 
-def _load(text: str, overrides: Mapping[str, Any] = MappingProxyType({})) -> StarPOConfig:
+def _load(
+    text: str, overrides: Mapping[str, Any] = MappingProxyType({}), name: str = "the settings made here"
+) -> StarPOConfig:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "experiment.toml"
         path.write_text(text, encoding="utf-8")
-        return load_config(path, search_path=PRESETS.folders, overrides=overrides)
+        return load_config(path, PRESETS.folders, overrides, name)
 
 
 def _response(draft: StarPOConfig) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from starpo.ragen.envs.questions.guess import guess_settings
 from starpo.ragen.envs.variants import VARIANTS
 from starpo.ragen.store import Store
 from starpo.ragen.store.named_rollouts import named_rollouts
+from starpo.ragen.studies.checkpoints import environment_difference
 from starpo.ragen.studies.sweep import SweepPanel
 from starpo.tasks.loop.run_code import default_run_name
 
@@ -200,9 +201,9 @@ def read_subject(store: Store, text: str) -> Subject:
         raise ConfigError(f"'{text}' cannot be evaluated: {str(error).partition(': ')[2]}") from error
     if place is None and "/" not in text:  # all models of the hub have an owner
         raise ConfigError(
-            f"'{text}' is no run in {store.url}{near(text, names)}, no folder or GGUF file, no MODEL@http://SERVER/v1, "
-            "and neither 'random' nor 'solver'; a model of an installed package is package:NAME, one on the hub "
-            "OWNER/NAME"
+            f"'{text}' is no run in {store.url}{near(text, [*MARKS, *names])}, no folder or GGUF file, no "
+            "MODEL@http://SERVER/v1, and neither 'random' nor 'solver'; a model of an installed package is "
+            "package:NAME, one on the hub OWNER/NAME"
         )
     return Subject(text, {"policy": {"type": "pretrained", "name_or_path": text}})
 
@@ -251,12 +252,21 @@ def _states_of(store: Store, text: str, run: str) -> Task:
 
 
 def _panels(tasks: Sequence[Task]) -> dict[str, SweepPanel]:
-    """Return the panels of tasks of one type of environment by name: the first has that of the type."""
-    panels = {}
+    """Return the panels of tasks of one type of environment by name: the first has that of the type.
+
+    Raises:
+        ConfigError: If two tasks of one name have different environments.
+    """
+    panels: dict[str, SweepPanel] = {}
     for index, task in enumerate(tasks):
         limits = {name: getattr(task.agent, name) for name in ("max_turns", "max_actions", "max_actions_per_turn")}
         name = task.name if index or task.env_seeds else task.environment.type
-        panels[name] = SweepPanel(environment=task.environment, env_seeds=task.env_seeds, **limits)
+        panel = panels.setdefault(name, SweepPanel(environment=task.environment, env_seeds=task.env_seeds, **limits))
+        if panel.environment != task.environment:
+            raise ConfigError(
+                f"--on: '{name}' means two environments: "
+                f"{environment_difference(panel.environment, task.environment)}; evaluate on them one by one"
+            )
     return panels
 
 
@@ -268,7 +278,7 @@ def _run_of(
     task = tasks[0]
     panels = _panels(tasks)
     variants = {name: panel.environment.model_dump(mode="json") for name, panel in list(panels.items())[1:]}
-    base = task.base
+    base, source = task.base, f"--set for {subject.text}"
     environment = {
         "environment": task.environment.model_dump(mode="json"),
         "evaluation.variants": variants,
@@ -285,14 +295,14 @@ def _run_of(
             "agent.observation = 'text' in a file of settings, or leave it out"
         )
     if base is not None and base.policy.type == "pretrained":
-        config = apply_overrides(base, {**environment, **subject.settings, **overrides}, subject.text)
+        config = apply_overrides(base, {**environment, **subject.settings, **overrides}, source)
     else:
         limits: dict[str, Any] = {f"agent.{name}": number for name, number in panels[next(iter(panels))].limits.items()}
         if base is not None:
             limits |= {f"evaluation.{name}": getattr(base.evaluation, name) for name in ("num_prompts", "temperature")}
         if sees:
             limits["agent.observation"] = task.agent.observation
-        config = recipe({**limits, **environment, **subject.settings, **overrides})
+        config = recipe({**limits, **environment, **subject.settings, **overrides}, source)
         if config.policy.type == "pretrained" and "rollout.max_context_tokens" not in overrides:
             config = with_room(config)
     if subject.text in MARKS:

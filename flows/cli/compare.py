@@ -1,7 +1,6 @@
 """`starpo compare`: success of runs, their differences and the settings in which they differ; a figure or a table."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +12,9 @@ from starpo.flows.console.listing import print_rows
 from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.tabular import as_csv, as_latex
-from starpo.ragen.evidence.report.comparison import Curve, draw_comparison
 from starpo.ragen.evidence.report.words import settings_as_text
 from starpo.ragen.store.records.runs import RunRecord
+from starpo.ragen.studies.figures.comparison import Curve, draw_comparison
 
 _ABSENT = "absent"
 """Displayed value of a setting that a run does not have."""
@@ -39,7 +38,7 @@ def compare(
     differing = differing_settings(records)
     if as_json:
         facts = [
-            {**one.facts, "success_best": one.best, "difference": one.difference and asdict(one.difference)}
+            {**one.facts, "success_best": one.best, "difference": one.difference and one.difference.model_dump()}
             for one in comparisons
         ]
         print_json({"runs": facts, "settings": differing})
@@ -60,7 +59,12 @@ def compare(
         say(Console(stderr=True), f"written: {path}")
         return
     drawn = [
-        Curve(one.facts["run"], [(p["iteration"], p["success"], p["low"], p["high"]) for p in one.curve])
+        Curve(
+            one.facts["run"],
+            [(point["iteration"], point["success"], point["low"], point["high"]) for point in one.curve],
+            {path: values[one.facts["run"]] for path, values in differing.items()},
+            one.difference,
+        )
         for one in comparisons
     ]
     say(Console(stderr=True), f"drawn: {write_page(output, draw_comparison(drawn, 'Success by run', form))}")

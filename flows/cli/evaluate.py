@@ -101,7 +101,8 @@ def evaluate(
 def _show(studies: Sweeps, name: str, as_json: bool, output: Path | None) -> None:
     print_result(studies, name, as_json)
     if output is not None:
-        say(Console(stderr=True), f"written: {write_result(studies.get(name), output)}")
+        for path in write_result(studies.get(name), output):
+            say(Console(stderr=True), f"written: {path}")
 
 
 def _print_plan(store: Store, evaluation: Evaluation, as_json: bool) -> None:

@@ -9,12 +9,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
-from starpo.flows.console.listing import at_a_glance, print_rows, run_facts
+from starpo.flows.console.listing import at_a_glance, print_rows
 from starpo.flows.console.table import wrapped
 from starpo.flows.console.terminal import Console, plain, print_json, say
 from starpo.ragen.core.counts import counted
-from starpo.ragen.core.errors import StoreError
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.evidence.run_facts import facts_or_fault
 from starpo.ragen.store import Store
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def print_tree(store: Store, as_json: bool) -> None:
     from starpo.ragen.runs.forks import family  # all settings, which a list of runs does not need
 
     roots = family(store)
-    facts = cache(partial(_facts_or_fault, store))
+    facts = cache(partial(facts_or_fault, store))
     if as_json:
         print_json([_branch_facts(facts, root) for root in roots])
         return
@@ -91,7 +91,7 @@ def _branch_facts(facts_of: Facts, branch: "Branch") -> dict[str, Any]:
 def print_runs(store: Store, as_json: bool) -> None:
     """Print all runs, newest first."""
     facts = sorted(
-        (_facts_or_fault(store, run) for run in store.runs.names()),
+        (facts_or_fault(store, run) for run in store.runs.names()),
         key=lambda row: (row["created"] or "", row["run"]),
         reverse=True,
     )
@@ -107,17 +107,3 @@ def _print_banners(console: Console, facts: list[dict[str, Any]]) -> None:
             say(console, f"{row['run']} is damaged: {row['fault']}")
         elif row["warning"]:
             say(console, wrapped(f"{row['run']}: {row['warning']}", console.width))
-
-
-def _facts_or_fault(store: Store, run: str) -> dict[str, Any]:
-    """Return the facts of a run, or its fault, so that a damaged run does not hide the others."""
-    created = None
-    try:
-        record = store.runs.get(run)
-        created = record.created.isoformat(timespec="seconds")
-        return run_facts(store, record)
-    except StoreError as error:
-        counts = ("iterations", "updates", "hours", "num_evaluations", "success_first", "success_last")
-        unknown = dict.fromkeys(("flow", "preset", *counts))
-        known = {"created": created, "store": store.url, "warning": "", "fault": str(error)}
-        return {"run": run, "state": "damaged", **unknown, **known}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
-from starpo.flows.console.listing import at_a_glance, print_rows, recorded_stages, run_facts
+from starpo.flows.console.listing import at_a_glance, print_rows, recorded_stages
 from starpo.flows.console.reasons import merged_reasons
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
@@ -15,6 +15,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import cost, manifests_of
 from starpo.ragen.evidence.diagnostics.online import by_reuse
 from starpo.ragen.evidence.reading import hashed_metrics, side_by_side
+from starpo.ragen.evidence.run_facts import run_facts
 from starpo.ragen.evidence.times import times_of
 from starpo.ragen.evidence.unreplayable import unreplayable_of
 from starpo.ragen.learning.control.collapse import RunVerdict, diagnose

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from starpo.flows.console.listing import evaluation_curve, run_facts
 from starpo.ragen.agents.evaluation.comparison import (
     COUNTED,
     Counts,
-    PanelDifference,
     compare_counts,
     counts_by_prompt,
 )
+from starpo.ragen.evidence.run_facts import evaluation_curve, run_facts
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunRecord
-from starpo.ragen.studies.sweep_tables import p_text, pair_cells
+from starpo.ragen.studies.scores import Comparison, corrected
+from starpo.ragen.studies.sweep_tables import difference_numbers, explain_difference, p_text, pair_cells
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ComparedRun:
 
     facts: Mapping[str, Any]
     curve: Sequence[Mapping[str, float]]
-    difference: PanelDifference | None
+    difference: Comparison | None
 
     @property
     def best(self) -> float | None:
@@ -43,38 +43,34 @@ class ComparedRun:
     def numbers(self) -> dict[str, Any]:
         """One value for each number of a table; None where there is none."""
         first, last = (self.curve[0], self.curve[-1]) if self.curve else ({}, {})
-        difference = self.difference
         return {
             **{name: self.facts[name] for name in ("run", "state", "updates")},
             **{f"first{end}": first.get(name) for end, name in _ENDS.items()},
             "best": self.best,
             **{f"last{end}": last.get(name) for end, name in _ENDS.items()},
-            "difference": difference and difference.mean,
-            "difference_low": difference and difference.low,
-            "difference_high": difference and difference.high,
-            "p": difference and difference.p_value,
-            **{name: difference and getattr(difference, name) for name in _PAIRS},
+            **difference_numbers("difference", self.difference),
         }
 
 
-_PAIRS = ("num_pairs", "num_up", "num_down", "num_needed")
 _ENDS = {"": "success", "_low": "low", "_high": "high"}
 
 
 def compared(store: Store, records: Sequence[RunRecord]) -> list[ComparedRun]:
-    """Compare runs with the first of them.
+    """Compare runs with the first of them; p-values are corrected for all these differences.
 
     Raises:
         StoreError: If an artifact is missing or damaged.
     """
     counts = [_last_counts(store, record) for record in records]
+    differences = {
+        record.name: difference
+        for record, of_run in zip(records[1:], counts[1:], strict=True)
+        if (difference := compare_counts(of_run, counts[0]))
+    }
+    comparisons = corrected(differences)
     return [
-        ComparedRun(
-            run_facts(store, record),
-            evaluation_curve(store, record),
-            compare_counts(counts[number], counts[0]) if number else None,
-        )
-        for number, record in enumerate(records)
+        ComparedRun(run_facts(store, record), evaluation_curve(store, record), comparisons.get(record.name))
+        for record in records
     ]
 
 
@@ -105,17 +101,15 @@ def remarks(runs: Sequence[ComparedRun]) -> list[str]:
     differences = [one.difference for one in runs if one.difference]
     sentences = []
     if any(one.num_pairs for one in differences):
-        sentences.append(
-            "paired by initial state; p: sign-flip test; up, down: states on which the run does better or worse; "
-            "needed: states that would tell such a difference apart (power 80%, level 5%)"
-        )
+        sentences.append(explain_difference("these runs"))
     if any(not one.num_pairs for one in differences):
         sentences.append(
-            "unpaired: evaluated on other initial states, so the interval is wider; p: z test of two independent rates"
+            "Unpaired: evaluated on other initial states, so the interval is wider; p: z test of two independent "
+            "rates, corrected after Holm for these runs."
         )
     if differences:
         sentences.append(
-            "intervals are over initial states, for these runs alone; `starpo ablate` compares settings over seeds"
+            "Intervals are over initial states, for these runs alone; `starpo ablate` compares settings over seeds."
         )
     return sentences
 
@@ -140,11 +134,11 @@ def _interval(numbers: Mapping[str, Any], name: str) -> str:
     return "" if None in values else "{:.3f} [{:.3f}, {:.3f}]".format(*values)
 
 
-def _difference(difference: PanelDifference | None, absent: str = "") -> dict[str, str]:
+def _difference(difference: Comparison | None, absent: str = "") -> dict[str, str]:
     if difference is None:
-        return {"difference": absent, "p": "", **pair_cells(None)}
+        return {"to the first": absent, "p": "", **pair_cells(None)}
     return {
-        "difference": f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]",
-        "p": p_text(difference.p_value),
+        "to the first": str(difference),
+        "p": p_text(difference.adjusted_p_value),
         **pair_cells(difference),
     }

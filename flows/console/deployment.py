@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from starpo.flows import server
+from starpo.flows import server, view_server
 from starpo.flows.console.follow import follow_run
 from starpo.flows.console.second_witness import SecondWitness
 from starpo.flows.console.terminal import Console, say
@@ -94,14 +94,16 @@ def start_deployment(
         ServerError: If there is no server and none can be started, or it refuses or fails.
     """
     with console.status("starting the local Prefect server (about 20 s the first time)"):
-        server.start(Runtime.current().state_dir)
+        state_dir, store = Runtime.current().state_dir, Store(parameters.get("store", Runtime.current().store)).address
+        view_server.begin(state_dir, store)
+        server.start(state_dir)
     register(deployment)
-    store = Store(parameters.get("store", Runtime.current().store)).address
-    served = server.served_environment(Runtime.current().state_dir)
+    served = server.served_environment(state_dir)
     if "store" in parameters or (served is not None and served.get("STARPO_STORE") != store):
         parameters = {**parameters, "store": store}
     begun = FlowRun.start(deployment, parameters, name)
     say(console, f"Prefect: {begun.page}")
+    say(console, f"Live:    {view_server.url(state_dir, store, name) or f'starpo view {name}'}")
     command = f"$ prefect deployment run {deployment}{_flags(parameters, written)}"
     say(console, command)
     return begun.ended

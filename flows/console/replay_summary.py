@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from starpo.flows.console.listing import success_of
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.agents.evaluation.comparison import COUNTED, counts_by_prompt, paired_comparison
+from starpo.ragen.evidence.run_facts import success_of
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RunRecord, StageKeys

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
@@ -25,7 +26,7 @@ from starpo.ragen.studies.finish import CellsFailedError, StudyPlan
 from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.spec import StudySpec
 from starpo.ragen.studies.studies import Studies
-from starpo.ragen.studies.sweep_tables import sweep_numbers, sweep_tables
+from starpo.ragen.studies.sweep_tables import pair_numbers, sweep_numbers, sweep_tables
 
 Kind = Studies[Any, Any]
 Look = Callable[[], tuple[Mapping[str, str], str]]
@@ -62,9 +63,9 @@ def run_study(
 
 def follow_study(
     studies: Kind, plan: StudyPlan, spec: StudySpec, deployment: str, parameters: Mapping[str, Any], look: Look,
-    console: Console,
+    console: Console, written: Mapping[str, str] = MappingProxyType({}),
 ) -> None:  # fmt: skip
-    """Run a study on the local server and follow it. See `run_study`.
+    """Run a study on the local server and follow it. See `run_study`, and for `written` `start_deployment`.
 
     Raises:
         StoreError: If the store cannot be written.
@@ -74,7 +75,7 @@ def follow_study(
     studies.begin(spec)
     witness = _ResultWitness(studies, plan.name)
     given = {name: value for name, value in parameters.items() if value is not None}
-    ended = start_deployment(deployment, given, plan.name, console)
+    ended = start_deployment(deployment, given, plan.name, console, written)
     with watching(console, f"{studies.word} {plan.name}", f"stop it:    starpo cancel {plan.name}"):
         outcome = _follow(studies, plan, look, console, ended, witness)
     if outcome.reason.startswith(_ERROR_NAME):
@@ -138,11 +139,11 @@ RESULT_FORMS = (".csv", ".tex", ".svg", ".pdf", ".png")
 """Suffixes of the files that `write_result` writes."""
 
 
-def write_result(result: SweepResult, path: Path) -> Path:
-    """Write the result of a sweep to a file, by its suffix (`RESULT_FORMS`), and return its absolute path.
+def write_result(result: SweepResult, path: Path) -> list[Path]:
+    """Write the result of a sweep to a file, by its suffix (`RESULT_FORMS`), and return absolute paths.
 
-    CSV: every number, a row for each checkpoint, temperature and panel. LaTeX: the tables as printed. SVG, PDF,
-    PNG: the figure.
+    CSV: every number, a row for each checkpoint, temperature and panel; beside it, NAME-pairs.csv has a row for each
+    pair and panel. LaTeX: the tables as printed. SVG, PDF, PNG: the figure.
 
     Raises:
         ConfigError: If nothing was measured, or the file cannot be written.
@@ -151,10 +152,11 @@ def write_result(result: SweepResult, path: Path) -> Path:
         raise ConfigError(f"nothing to write to {path}: no cell of the sweep {result.name} was measured")
     form = path.suffix.lower().removeprefix(".")
     if form == "csv":
-        return write_page(path, as_csv(sweep_numbers(result)))
+        tables = {path: sweep_numbers(result), path.with_stem(f"{path.stem}-pairs"): pair_numbers(result)}
+        return [write_page(place, as_csv(rows)) for place, rows in tables.items() if rows]
     if form == "tex":
-        return write_page(path, "\n".join(as_latex(table.rows) for table in sweep_tables(result)))
-    return write_page(path, draw_leaderboard(result, form))
+        return [write_page(path, "\n".join(as_latex(table.rows) for table in sweep_tables(result)))]
+    return [write_page(path, draw_leaderboard(result, form))]
 
 
 class _ResultWitness:

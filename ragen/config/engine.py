@@ -22,6 +22,11 @@ class EngineConfig(Settings):
     """Whether it runs the embedded policy that sees images, an architecture of our own."""
 
     @property
+    def gives_tokens(self) -> bool:
+        """Whether a response comes as its tokens. Otherwise it comes as text, which is tokenised here."""
+        return self.plays_checkpoint
+
+    @property
     def copies(self) -> tuple[int, int]:
         """Number of copies of the model, each in its own process, and number of GPUs of each."""
         return 1, 1

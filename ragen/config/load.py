@@ -33,7 +33,9 @@ class Layer:
     values: Table
 
 
-def load_config(path: Path, search_path: Sequence[Path], overrides: Mapping[str, Any]) -> StarPOConfig:
+def load_config(
+    path: Path, search_path: Sequence[Path], overrides: Mapping[str, Any], name: str | None = None
+) -> StarPOConfig:
     """Load the configuration of a run.
 
     Args:
@@ -42,12 +44,13 @@ def load_config(path: Path, search_path: Sequence[Path], overrides: Mapping[str,
             file that names it.
         search_path: Folders of presets.
         overrides: Dotted path -> value, such as `{"filter.keep": 0.5}`; a value may be a table.
+        name: Name of the result, for messages. None for that of the file.
 
     Raises:
         ConfigError: If a file is missing, is not TOML or extends itself, or if a setting is unknown or invalid.
     """
-    name = path.stem if path.parent in search_path else str(path)
-    return _validated([*_file_layers(path, search_path, ()), _override_layer(overrides)], name)
+    layers = [*_file_layers(path, search_path, ()), _override_layer(overrides)]
+    return _validated(layers, name or (path.stem if path.parent in search_path else str(path)))
 
 
 def read_fragment(path: Path, search_path: Sequence[Path]) -> Table:

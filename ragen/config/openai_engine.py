@@ -49,6 +49,11 @@ class OpenAIEngineConfig(OpenAIServer, EngineConfig):
     response_price: float = Field(0.0, ge=0)
     """Price of a million response tokens."""
 
+    @property
+    def gives_tokens(self) -> bool:
+        """See `EngineConfig.gives_tokens`."""
+        return self.protocol == "vllm"
+
     def arguments(self, max_context_tokens: int) -> dict[str, Any]:
         """Return these settings.
 

@@ -13,7 +13,7 @@ from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import alternatives
 from starpo.ragen.core.lookup import Entry, resolve
-from starpo.ragen.core.registry import REWARDS
+from starpo.ragen.core.registry import REWARDS, SCORINGS
 
 _HEAD = """# Settings
 
@@ -36,10 +36,13 @@ def page() -> str:
 
 
 def _components() -> Iterator[str]:
-    """Yield the options of the built-in reward components, which are not fields of a model."""
+    """Yield the options of the built-in reward components and scorings, which are not fields of a model."""
     for name, entry in REWARDS.items():
         if isinstance(entry, Entry) and entry.options:
             yield from _sections(f"reward.options.{name}", resolve(entry.options))
+    for name, entry in SCORINGS.items():
+        if isinstance(entry, Entry) and entry.options:
+            yield from _sections("environment.scoring_options", resolve(entry.options), f"scoring = {name!r}")
 
 
 def _variable_of(model: type[BaseSettings]) -> Callable[[str], str]:
@@ -47,8 +50,8 @@ def _variable_of(model: type[BaseSettings]) -> Callable[[str], str]:
     return lambda name: f"{prefix}{name.upper()}"
 
 
-def _sections(path: str, model: type[BaseModel], kind: str = "") -> Iterator[str]:
-    title = f"{path or 'The run'}{f', type = {kind!r}' if kind else ''}"
+def _sections(path: str, model: type[BaseModel], chosen_by: str = "") -> Iterator[str]:
+    title = f"{path or 'The run'}{f', {chosen_by}' if chosen_by else ''}"
     inner = {name: alternatives(field.annotation) for name, field in model.model_fields.items()}
     table = _table(model, lambda name: f"{path}.{name}".lstrip("."), skipped={name for name in inner if inner[name]})
     yield f"## {title}\n\n{(model.__doc__ or '').strip().partition(chr(10))[0]}\n\n{table}"
@@ -57,7 +60,7 @@ def _sections(path: str, model: type[BaseModel], kind: str = "") -> Iterator[str
             part = model_of()
             if part.model_config.get("extra") == "allow":
                 continue  # settings of an environment outside this repository
-            yield from _sections(f"{path}.{name}".lstrip("."), part, tag if len(models) > 1 else "")
+            yield from _sections(f"{path}.{name}".lstrip("."), part, f"type = {tag!r}" if len(models) > 1 else "")
 
 
 def _table(model: type[BaseModel], named: Callable[[str], str], skipped: Collection[str] = ()) -> str:

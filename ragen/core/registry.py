@@ -89,6 +89,10 @@ REWARDS = _registry(
 """Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total reward is the sum of those in
 `reward.components`. A component that needs the store receives it as third argument."""
 
+SCORINGS = _registry("scorings", {})
+"""Functions `(FileQuestion, answer, options, limit_s) -> Scored` (`ragen.envs.questions`) that score an answer to a
+question by more than its text, such as by asking a server; they are called in rollouts alone."""
+
 SCENES = _registry(
     "scenes",
     {
@@ -256,7 +260,7 @@ AUDITS = _registry("audits", {})
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
 PLUGGABLE = (
-    ENVIRONMENTS, SCENES, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, COMPANIONS, ADVANTAGES, SHAPINGS,
-    SURROGATES, TURN_ORDERS, ENGINES, LEARNERS, AUDITS,
+    ENVIRONMENTS, SCORINGS, SCENES, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, COMPANIONS, ADVANTAGES,
+    SHAPINGS, SURROGATES, TURN_ORDERS, ENGINES, LEARNERS, AUDITS,
 )  # fmt: skip
 """Registries to which installed packages may add names."""

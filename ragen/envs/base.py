@@ -82,6 +82,10 @@ class Environment(ABC, Generic[S]):
     plays: ClassVar[str] = ""
     report_settings: ClassVar[Mapping[str, Any]] = {}
 
+    may_ask: bool = False
+    """Whether a step may ask a server, such as a judge: true in rollouts and evaluations. Elsewhere (demonstrations,
+    trials, drawing) a step does without, and costs nothing."""
+
     def __init__(self, settings: S) -> None:
         self.settings = settings
 
@@ -165,6 +169,12 @@ class Environment(ABC, Generic[S]):
     def has_chance(self) -> bool:
         """Whether the same actions from the same state can have different outcomes, depending on `dynamics_seed`."""
         return False
+
+    @property
+    def max_concurrent_steps(self) -> int:
+        """How many episodes of a shard may take their steps at the same time, each in a thread: more than 1 where a
+        step waits for a server."""
+        return 1
 
     @property
     def replay_fault(self) -> str:

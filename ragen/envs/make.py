@@ -11,8 +11,12 @@ from starpo.ragen.core.settings import with_type
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 
 
-def make(settings: EnvironmentSettings) -> Environment[Any]:
+def make(settings: EnvironmentSettings, *, may_ask: bool = False) -> Environment[Any]:
     """Build the environment that `settings.type` names; it must be reset before use.
+
+    Args:
+        settings: Its settings.
+        may_ask: Whether its steps may ask a server (`Environment.may_ask`).
 
     Raises:
         ConfigError: If there is no environment of that type.
@@ -21,7 +25,9 @@ def make(settings: EnvironmentSettings) -> Environment[Any]:
     """
     implementation = environment_type(settings.type)
     with environment_call(settings.type):
-        return implementation(settings)
+        environment = implementation(settings)
+    environment.may_ask = may_ask
+    return environment
 
 
 def environment_type(name: str) -> type[Environment[Any]]:

@@ -3,7 +3,7 @@
 runs/<run> -> places of its artifacts -> Reader.table, Reader.manifest -> content, or None and a `Missing`
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -120,7 +120,7 @@ class Reader:
         self._missing.setdefault(name, missing)
 
 
-def places(iterations: dict[int, StageKeys]) -> list[Place]:
+def places(iterations: Mapping[int, StageKeys]) -> list[Place]:
     """Return the places of all artifacts of a run, in order of iteration and stage."""
     return [
         Place(iteration, stage, kind, key)

@@ -10,6 +10,7 @@ ranks           rank correlations with intervals
 result          base classes of results
 ablation        result of runs: success over training, differences from the base
 scores          a policy on a panel, and how it differs from another
+pairs           every line of a leaderboard against every line above it
 leaderboard     result of checkpoints: scores, ranks, differences from the first
 generalisation  every run on the panels of all
 finding         what a paper reports, and whether it shows here

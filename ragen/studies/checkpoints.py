@@ -262,7 +262,7 @@ def _check_comparable(evaluated: Sequence[_Evaluated]) -> None:
             if panel.environment != other.environment:
                 raise ConfigError(
                     f"'{name}' means one environment in run {first} and another in run {entry.name}: "
-                    f"{_difference(other.environment, panel.environment)}; evaluate them one by one"
+                    f"{environment_difference(other.environment, panel.environment)}; evaluate them one by one"
                 )
             for setting, advice in _SIZES.items():
                 one, value = (getattr(evaluation, setting) for evaluation in (other.evaluation, panel.evaluation))
@@ -273,7 +273,8 @@ def _check_comparable(evaluated: Sequence[_Evaluated]) -> None:
                     )
 
 
-def _difference(one: EnvironmentSettings, other: EnvironmentSettings) -> str:
+def environment_difference(one: EnvironmentSettings, other: EnvironmentSettings) -> str:
+    """Name the settings in which two environments differ, with both values."""
     mine, theirs = one.model_dump(mode="json"), other.model_dump(mode="json")
     return ", ".join(
         f"{name} = {mine.get(name)!r} and {theirs.get(name)!r}"

@@ -12,8 +12,9 @@ from starpo.ragen.agents.evaluation.comparison import Prompt, paired_comparison
 from starpo.ragen.agents.evaluation.intervals import mean_interval
 from starpo.ragen.studies.checkpoints import SweepCell
 from starpo.ragen.studies.outcomes import CellOutcome
+from starpo.ragen.studies.pairs import Pair, Policy, compare_pairs
 from starpo.ragen.studies.result import Difference, ResultPart, StudyResult
-from starpo.ragen.studies.scores import Comparison, Measured, Score, compare_all, measure, score
+from starpo.ragen.studies.scores import Comparison, Measured, Score, measure, score
 from starpo.ragen.studies.sweep import Sweep
 
 
@@ -40,6 +41,11 @@ class Standing(ResultPart):
     scores: dict[str, Score]
     """Panel -> score; panels without any evaluated seed are absent."""
 
+    @property
+    def line(self) -> Policy:
+        """Run, iteration and temperature."""
+        return self.run, self.iteration, self.temperature
+
 
 class SweepResult(StudyResult):
     """Result of a sweep. A function of stored cells alone: the same cells give the same bytes."""
@@ -58,15 +64,19 @@ class SweepResult(StudyResult):
     """Run -> requested checkpoints that did not exist yet."""
     leaderboard: list[Standing]
     """Best first; those without a rank last."""
+    pairs: list[Pair] = Field(default_factory=list)
+    """Every ranked line against every one above it; absent in results of earlier releases."""
     num_errors: int = 0
     """Number of episodes that ended in an environment error or at a deadline."""
     unknown_origins: dict[str, int] = Field(default_factory=dict)
     """Run -> stages of its training that are not in the store, if there are any."""
 
-    def label(self, standing: Standing) -> str:
-        """Name a row: `RUN@40`, or the subject that is no run."""
-        is_run = standing.run not in self.sweep.subjects
-        return f"{standing.run}@{standing.iteration}" if is_run else standing.run
+    def label(self, line: Policy) -> str:
+        """Name a line: `RUN@40`, or the subject that is no run; with its temperature if there are several."""
+        run, iteration, temperature = line
+        has_several = len({of.temperature for of in self.leaderboard}) > 1
+        name = run if run in self.sweep.subjects else f"{run}@{iteration}"
+        return f"{name} T={temperature:g}" if has_several else name
 
     @property
     def failures(self) -> dict[str, str]:
@@ -121,10 +131,6 @@ class SweepResult(StudyResult):
         )
 
 
-_Policy = tuple[str, int, float]
-"""Run, iteration, temperature."""
-
-
 def summarise(
     sweep: Sweep,
     cells: Sequence[SweepCell],
@@ -143,6 +149,9 @@ def summarise(
         errors: Label of a cell -> why it failed.
         waiting: Run -> requested checkpoints that do not exist yet.
     """
+    policies = _by_policy(cells, outcomes)
+    means = _means(policies)
+    pairs = compare_pairs(policies, list(means))
     headlines = {cell.run: outcomes[cell.label].headline for cell in cells if cell.label in outcomes}
     return SweepResult(
         name=sweep.name,
@@ -152,7 +161,8 @@ def summarise(
         cells={cell.label: key for cell, key in zip(cells, keys, strict=True)},
         errors={cell.label: errors[cell.label] for cell in cells if cell.label in errors},
         waiting=dict(waiting),
-        leaderboard=_leaderboard(_by_policy(cells, outcomes), sweep.is_matrix),
+        leaderboard=_leaderboard(policies, means, pairs, sweep.is_matrix),
+        pairs=pairs,
         num_errors=int(sum(outcome.headline.get("num_errors", 0.0) for outcome in outcomes.values())),
         unknown_origins={
             run: int(of["num_unknown_origins"]) for run, of in headlines.items() if "num_unknown_origins" in of
@@ -160,14 +170,14 @@ def summarise(
     )
 
 
-def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome]) -> dict[_Policy, dict[str, Measured]]:
+def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome]) -> dict[Policy, dict[str, Measured]]:
     """Return the measurements by checkpoint and temperature, and by panel.
 
     A prompt from which training of any compared checkpoint started is excluded for all, so that all are compared on the
     same prompts.
     """
     seen_prompts: dict[str, set[Prompt]] = {}
-    places: dict[_Policy, dict[str, list[SweepCell]]] = {}
+    places: dict[Policy, dict[str, list[SweepCell]]] = {}
     for cell in cells:
         policy = cell.run, cell.iteration, cell.evaluation.temperature
         places.setdefault(policy, {}).setdefault(cell.environment, []).append(cell)
@@ -180,34 +190,38 @@ def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome]) 
     }
 
 
-def _leaderboard(policies: Mapping[_Policy, Mapping[str, Measured]], is_matrix: bool) -> list[Standing]:
-    ranked = [policy for policy, panels in policies.items() if all(of.is_whole for of in panels.values())]
+def _means(policies: Mapping[Policy, Mapping[str, Measured]]) -> dict[Policy, float]:
+    """Return mean success over the panels of the policies of which all cells were evaluated, best first."""
     means = {
-        policy: math.fsum(_success(of) for of in policies[policy].values()) / len(policies[policy]) for policy in ranked
+        policy: math.fsum(map(_success, panels.values())) / len(panels)
+        for policy, panels in policies.items()
+        if all(of.is_whole for of in panels.values())
     }
-    order = sorted(means, key=lambda policy: -means[policy])  # stable: ties stay in the requested order
-    first, behind = (policies[order[0]] if order else {}), order[1:]
-    overall = compare_all(
-        {policy: [(of.counts, first[panel].counts) for panel, of in policies[policy].items()] for policy in behind},
-        len(order),
-    )
-    scores: dict[_Policy, dict[str, Score]] = {policy: {} for policy in policies}
-    for panel in dict.fromkeys(panel for panels in policies.values() for panel in panels):
-        here = {policy: panels[panel] for policy, panels in policies.items() if panel in panels}
-        successes = compare_all({policy: [(here[policy].counts, first[panel].counts)] for policy in behind}, len(order))
-        returns = compare_all(
-            {policy: [(here[policy].returns, first[panel].returns)] for policy in behind}, len(order), reach=None
-        )
-        for policy, measured in here.items():
+    return dict(sorted(means.items(), key=lambda item: -item[1]))  # stable: ties stay in the requested order
+
+
+def _leaderboard(
+    policies: Mapping[Policy, Mapping[str, Measured]],
+    means: Mapping[Policy, float],
+    pairs: Sequence[Pair],
+    is_matrix: bool,
+) -> list[Standing]:
+    first = next(iter(means), None)
+    to_first = {pair.line: pair for pair in pairs if pair.other == first}
+    scores: dict[Policy, dict[str, Score]] = {policy: {} for policy in policies}
+    for policy, panels in policies.items():
+        of_panels = to_first[policy].panels if policy in to_first else {}
+        for panel, measured in panels.items():
             if measured.counts:
-                gain = _gain(policies, policy, panel) if is_matrix else None
-                scores[policy][panel] = score(measured, successes.get(policy), returns.get(policy), gain)
+                gain, pair = _gain(policies, policy, panel) if is_matrix else None, of_panels.get(panel)
+                changes = (pair.difference, pair.return_difference) if pair else (None, None)
+                scores[policy][panel] = score(measured, *changes, gain)
     standings = []
-    for policy in [*order, *(policy for policy in policies if policy not in means)]:
+    for policy in [*means, *(policy for policy in policies if policy not in means)]:
         run, iteration, temperature = policy
-        is_ranked, of_panels = policy in means, scores[policy].values()
+        is_ranked, measured_panels = policy in means, scores[policy].values()
         low, high = (
-            mean_interval([of.success for of in of_panels], [(of.low, of.high) for of in of_panels])
+            mean_interval([of.success for of in measured_panels], [(of.low, of.high) for of in measured_panels])
             if is_ranked
             else (None, None)
         )
@@ -220,7 +234,7 @@ def _leaderboard(policies: Mapping[_Policy, Mapping[str, Measured]], is_matrix: 
                 success=means.get(policy),
                 low=low,
                 high=high,
-                difference=overall.get(policy),
+                difference=to_first[policy].difference if policy in to_first else None,
                 scores=scores[policy],
             )
         )
@@ -232,7 +246,7 @@ def _success(measured: Measured) -> float:
     return successes / trials
 
 
-def _gain(policies: Mapping[_Policy, Mapping[str, Measured]], policy: _Policy, panel: str) -> Difference | None:
+def _gain(policies: Mapping[Policy, Mapping[str, Measured]], policy: Policy, panel: str) -> Difference | None:
     """Compare a run's last checkpoint with its first, on one panel; None for its other checkpoints."""
     run, iteration, temperature = policy
     iterations = [at for of_run, at, of_temperature in policies if (of_run, of_temperature) == (run, temperature)]

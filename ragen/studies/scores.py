@@ -1,17 +1,18 @@
 """Scores: what one policy does on one panel, pooled over seeds, and how it differs from another policy.
 
 cells, outcomes -> measure -> Measured -> score -> Score
-(policy -> its counts, those of the first) -> compare_all -> Comparison
+differences -> corrected -> Comparison
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from starpo.ragen.agents.evaluation.clusters import cluster_mean, mean_t_interval
-from starpo.ragen.agents.evaluation.comparison import Counts, PanelDifference, Prompt, paired_comparison
+from starpo.ragen.agents.evaluation.comparison import Counts, PanelDifference, Prompt
 from starpo.ragen.agents.evaluation.intervals import success_interval
 from starpo.ragen.agents.evaluation.paired import CONFIDENCE
 from starpo.ragen.agents.evaluation.significance import holm
@@ -19,19 +20,19 @@ from starpo.ragen.studies.checkpoints import SweepCell
 from starpo.ragen.studies.outcomes import CellOutcome, pooled
 from starpo.ragen.studies.result import Difference, ResultPart
 
-PolicyT = TypeVar("PolicyT")
+OfT = TypeVar("OfT")
 
 
 class Comparison(Difference):
-    """Difference of a policy from the first of a leaderboard, state by state."""
+    """Difference of a policy from another, state by state."""
 
     p_value: float
     """Two-sided, of no difference; see `ragen.agents.evaluation.significance.sign_flip_test`."""
     adjusted_p_value: float
-    """The same, corrected after Holm. The first was chosen by the numbers that are compared, so all pairs of ranked
-    policies count as hypotheses, on the same panel and of the same measure."""
+    """The same, corrected after Holm for all that are compared with it: all pairs of a leaderboard's ranked lines, on
+    the same panel and of the same measure, since the first was chosen by the numbers that are compared."""
     num_pairs: int
-    """Number of initial states that both played."""
+    """Number of initial states that both played; 0 if they are not paired."""
     num_up: int
     """States on which it does better."""
     num_down: int
@@ -177,37 +178,12 @@ def score(
     )
 
 
-def compare_all(
-    pairs: Mapping[PolicyT, Sequence[tuple[Counts, Counts]]], num_ranked: int, reach: float | None = 1.0
-) -> dict[PolicyT, Comparison]:
-    """Compare policies with the first of a leaderboard.
-
-    Args:
-        pairs: Policy -> its counts on each panel, and those of the first.
-        num_ranked: Number of policies with a rank, the first included: all their pairs count as hypotheses.
-        reach: As for `paired_comparison`.
-
-    Returns:
-        Without the policies that have no prompt in common with the first.
-    """
-    differences: dict[PolicyT, PanelDifference] = {}
-    for policy, panels in pairs.items():
-        if difference := paired_comparison(panels, reach):
-            differences[policy] = difference
-    adjusted = holm([of.p_value for of in differences.values()], num_ranked * (num_ranked - 1) // 2)
+def corrected(differences: Mapping[OfT, PanelDifference]) -> dict[OfT, Comparison]:
+    """Correct the p-values of differences after Holm; those given are all that could have been looked at."""
+    adjusted = holm([of.p_value for of in differences.values()])
     return {
-        policy: Comparison(
-            mean=of.mean,
-            low=of.low,
-            high=of.high,
-            p_value=of.p_value,
-            adjusted_p_value=p_value,
-            num_pairs=of.num_pairs,
-            num_up=of.num_up,
-            num_down=of.num_down,
-            num_needed=of.num_needed,
-        )
-        for (policy, of), p_value in zip(differences.items(), adjusted, strict=True)
+        of: Comparison(**asdict(difference), adjusted_p_value=p_value)
+        for (of, difference), p_value in zip(differences.items(), adjusted, strict=True)
     }
 
 

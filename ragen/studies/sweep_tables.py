@@ -1,8 +1,7 @@
-"""Tables of a sweep: the leaderboard, returns and episodes by panel, and all numbers as rows of a CSV file."""
+"""Tables of a sweep: leaderboard, pairs, returns and episodes by panel, and all numbers as rows of CSV files."""
 
 from typing import Any
 
-from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.core.counts import counted
 from starpo.ragen.studies.generalisation import generalisation_table, score_text
 from starpo.ragen.studies.leaderboard import Standing, SweepResult
@@ -10,31 +9,47 @@ from starpo.ragen.studies.result import Table, interval
 from starpo.ragen.studies.scores import Comparison, Score
 
 _NAMES = ("subject", "panel")
+_MAX_PAIRED = 6
+"""Ranked lines of which all pairs are shown; of more, they are in the files alone."""
 
 
 def sweep_tables(result: SweepResult) -> list[Table]:
-    """Return the leaderboard, one row per checkpoint and temperature, best first; the panels, one row per checkpoint,
-    temperature and panel; for a matrix sweep, also a table with one row per run and panel."""
+    """Return the leaderboard, one row per checkpoint and temperature, best first; the pairs without the first, of three
+    to six lines; the panels, one row per checkpoint, temperature and panel; for a matrix sweep, also a table with one
+    row per run and panel."""
     leaderboard = Table(f"leaderboard; {_heading(result)}", _leaderboard(result), ("subject",))
+    pairs = Table("the other pairs: line minus other", _pairs(result), ("line", "other"))
     panels = Table("by panel", _panels(result), _NAMES)
     matrix = [generalisation_table(result)] if result.sweep.is_matrix else []
-    return [leaderboard, *([panels] if panels.rows else []), *matrix]
+    return [leaderboard, *(table for table in (pairs, panels) if table.rows), *matrix]
 
 
 def sweep_method(result: SweepResult) -> str:
     """Explain the columns in a few sentences."""
     mean = "success: mean over the environments, " if len(result.environments) > 1 else "success: "
     needed = [
-        f"To tell {of.difference.mean:+.3f} apart would take about {rounded(of.difference.num_needed)} states; "
-        f"{result.label(of)} played {of.difference.num_pairs:,}."
+        f" To tell {of.difference.mean:+.3f} apart would take about {rounded(of.difference.num_needed)} states; "
+        f"{result.label(of.line)} played {of.difference.num_pairs:,}."
         for of in result.leaderboard
         if of.difference and of.difference.num_needed and of.difference.num_needed > of.difference.num_pairs
     ]
     return (
-        f"{mean}{result.confidence:.0%} interval over initial states (Wilson's; return: Student's). To the first: "
-        "paired by state; p: sign-flip test, corrected after Holm for all pairs; up, down: states on which it does "
-        "better or worse; needed: states that would tell such a difference apart (power 80%, level 5%)."
-        + "".join(f" {sentence}" for sentence in needed[:1])
+        f"{mean}{result.confidence:.0%} interval over initial states (Wilson's; return: Student's). "
+        f"{explain_difference('all pairs')}"
+        + "".join(needed[:1])
+        + (
+            f" All {len(result.pairs):,} pairs: result.json, or -o FILE.csv."
+            if _num_ranked(result) > _MAX_PAIRED
+            else ""
+        )
+    )
+
+
+def explain_difference(hypotheses: str) -> str:
+    """Explain the columns of a paired difference in a sentence; for which hypotheses its p-value is corrected."""
+    return (
+        f"To the first: paired by state; p: sign-flip test, corrected after Holm for {hypotheses}; up, down: states on "
+        "which it does better or worse; needed: states that would tell such a difference apart (power 80%, level 5%)."
     )
 
 
@@ -50,14 +65,25 @@ def sweep_numbers(result: SweepResult) -> list[dict[str, Any]]:
                     "panel": panel,
                     "seeds": " ".join(map(str, score.seeds)),
                     **values,
-                    **_numbers("difference", score.difference),
-                    **_numbers("return_difference", score.return_difference),
+                    **_changes(score.difference, score.return_difference),
                 }
             )
     return rows
 
 
-def pair_cells(difference: PanelDifference | Comparison | None) -> dict[str, str]:
+def pair_numbers(result: SweepResult) -> list[dict[str, Any]]:
+    """Return a row of numbers for each pair and panel, and one for their mean over several panels, of panel None."""
+    rows = []
+    for pair in result.pairs:
+        lines = pair.model_dump(exclude={"difference", "panels"})
+        if len(pair.panels) > 1:
+            rows.append(lines | {"panel": None} | _changes(pair.difference, None))
+        for panel, of in pair.panels.items():
+            rows.append(lines | {"panel": panel} | _changes(of.difference, of.return_difference))
+    return rows
+
+
+def pair_cells(difference: Comparison | None) -> dict[str, str]:
     """Format on how many states a difference is measured: pairs, up and down, needed; empty for None."""
     if difference is None:
         return dict.fromkeys(("pairs", "up", "down", "needed"), "")
@@ -83,7 +109,12 @@ def rounded(number: int | None) -> str:
     return "" if number is None else f"{int(float(f'{number:.2g}')):,}"
 
 
-def _numbers(name: str, comparison: Comparison | None) -> dict[str, Any]:
+def _changes(success: Comparison | None, returns: Comparison | None) -> dict[str, Any]:
+    return difference_numbers("difference", success) | difference_numbers("return_difference", returns)
+
+
+def difference_numbers(name: str, comparison: Comparison | None) -> dict[str, Any]:
+    """Return column -> number of a difference, its mean under the name alone; None where there is none."""
     values = comparison.model_dump() if comparison else dict.fromkeys(Comparison.model_fields)
     return {name if field == "mean" else f"{name}_{field}": value for field, value in values.items()}
 
@@ -113,6 +144,28 @@ def _leaderboard(result: SweepResult) -> list[dict[str, str]]:
             **pair_cells(standing.difference),
         }
         for standing in result.leaderboard
+    ]
+
+
+def _num_ranked(result: SweepResult) -> int:
+    return sum(standing.rank is not None for standing in result.leaderboard)
+
+
+def _pairs(result: SweepResult) -> list[dict[str, str]]:
+    """Format the pairs that the leaderboard lacks, those without its first line; none of more than six lines."""
+    if _num_ranked(result) > _MAX_PAIRED:
+        return []
+    first = result.leaderboard[0].line if result.leaderboard else None
+    return [
+        {
+            "line": result.label(pair.line),
+            "other": result.label(pair.other),
+            "difference": str(pair.difference or "no prompt in common"),
+            "p": p_text(pair.difference.adjusted_p_value if pair.difference else None),
+            **pair_cells(pair.difference),
+        }
+        for pair in result.pairs
+        if pair.other != first
     ]
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.console.listing import evaluation_curve
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.config.evaluation import EvaluationConfig
+from starpo.ragen.evidence.run_facts import evaluation_curve
 from starpo.ragen.store import Store
 from starpo.tasks.evaluate import evaluate
 

@@ -2,12 +2,18 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 
-from starpo.flows.api.evaluation import as_parameter, read_evaluation
+from starpo.flows.api.evaluation import as_parameter, carry_out, read_evaluation
 from starpo.flows.cli.evaluate import evaluate
+from starpo.flows.console.follow import RunFailedError
+from starpo.flows.console.terminal import Console
+from starpo.flows.outcome import Outcome
 from starpo.flows.presets import preset
+from starpo.flows.server import ServerError
 from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
@@ -67,6 +73,32 @@ def test_server_is_told_whole_environments(store: Store) -> None:
     parameter = as_parameter(sweep)
     assert parameter["panels"]["bandit"]["environment"]["type"] == "bandit"
     assert Sweep.make(parameter, "the flow") == sweep
+
+
+@pytest.fixture
+def unfinished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Server that accepts every deployment and does nothing."""
+    monkeypatch.setattr("starpo.flows.console.deployment.register", lambda _: None)
+    monkeypatch.setattr("starpo.flows.server.start", lambda *_: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("starpo.flows.server.served_environment", lambda *_: None)
+    monkeypatch.setattr("prefect.deployments.run_deployment", lambda *_, **__: SimpleNamespace(id=uuid4()))
+    monkeypatch.setattr("starpo.flows.console.deployment.follow_run", lambda _, run, *__: run)
+    monkeypatch.setattr("starpo.flows.console.studies._follow", lambda *_: Outcome("failed", "nobody works"))
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_server_command_is_short(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    for subject, deployment, written, error in (
+        ("random", "starpo/custom", "config=...", ServerError),
+        ("mine", "eval-sweep/custom", "sweep=...", RunFailedError),
+    ):
+        evaluation = read_evaluation(store, [subject], ["Bandit"], {}, {})
+        with pytest.raises(error):
+            carry_out(store, evaluation, Console(stderr=True, width=10_000), is_local=False)
+        shown = capsys.readouterr().err
+        (command,) = (line for line in shown.splitlines() if line.startswith("$ "))
+        assert command.startswith(f"$ prefect deployment run {deployment} -p {written}")
+        assert len(command) < 200
 
 
 def test_run_without_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

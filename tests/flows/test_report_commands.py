@@ -132,7 +132,7 @@ def test_comparison_uses_paired_initial_states(store: str, evaluated: Callable) 
     output = ragen("compare", "half", "quarter", "--store", store)
     assert "+0.500 [+0.284, +0.716]" in output
     assert "< 0.001" in output  # 12 gained, none lost: 2 / 2**12 = 0.0005
-    assert "paired by initial state" in output
+    assert "paired by state; p: sign-flip test, corrected after Holm for these runs" in output
     facts = json.loads(ragen("compare", "half", "quarter", "--store", store, "--json"))
     assert facts["runs"][0]["difference"] is None
     assert facts["runs"][1]["difference"]["num_pairs"] == 24
@@ -142,8 +142,25 @@ def test_other_panels_are_not_paired(store: str, evaluated: Callable) -> None:
     evaluated("half", [True] * 3 + [False] * 21)
     evaluated("quarter", [True] * 15 + [False] * 9, 500)
     output = ragen("compare", "half", "quarter", "--store", store)
-    assert "unpaired: evaluated on other initial states" in output
-    assert "paired by initial state" not in output
+    assert "Unpaired: evaluated on other initial states" in output
+    assert "paired by state" not in output
+
+
+def test_several_differences_are_corrected(store: str, evaluated: Callable, make_run: Callable, tmp_path: Path) -> None:
+    """Six states up and none down: 2 / 2^6, of two hypotheses; the other, 5 up of 10, has 2 / 2^5."""
+    make_run(Store(store), "third", keep=0.75)
+    evaluated("half", [False] * 12)
+    evaluated("quarter", [True] * 6 + [False] * 6)
+    evaluated("third", [True] * 5 + [False] * 7)
+    facts = json.loads(ragen("compare", "half", "quarter", "third", "--store", store, "--json"))
+    differences = [run["difference"] for run in facts["runs"][1:]]
+    assert [of["p_value"] for of in differences] == [0.03125, 0.0625]
+    assert [of["adjusted_p_value"] for of in differences] == [0.0625, 0.0625]
+    path = tmp_path / "three.svg"
+    ragen("compare", "half", "quarter", "third", "--store", store, "-o", str(path))
+    picture = path.read_text()
+    assert picture.count('id="interval') == 2
+    assert all(f"keep = {value}" in picture for value in ("0.5", "0.25", "0.75"))
 
 
 @pytest.mark.ci
@@ -156,7 +173,7 @@ def test_a_comparison_is_written_by_suffix(store: str, tmp_path: Path, evaluated
         ragen("compare", "half", "quarter", "--store", store, "-o", str(path))
         assert path.read_bytes().startswith(start)
     first, second = csv.DictReader((tmp_path / "two.csv").open())
-    assert (first["difference"], float(second["difference"]), second["num_pairs"]) == ("", 0.5, "24")
+    assert (first["difference"], float(second["difference"]), second["difference_num_pairs"]) == ("", 0.5, "24")
     table = (tmp_path / "two.tex").read_text()
     assert table.count(r" \\") == 3
     assert r"quarter & completed & 2 & 0.625 [0.525, 0.725]" in table

@@ -43,6 +43,7 @@ def test_others_become_runs_of_no_iteration(store: Store, text: str) -> None:
     ("text", "message"),
     [
         ("mime", "'mime' is no run in .*did you mean 'mine'"),
+        ("randm", "'randm' is no run in .*did you mean 'random'"),
         ("./nowhere", "'./nowhere' cannot be evaluated: there is no such folder or file"),
         ("package:starpo-nothing", "'package:starpo-nothing' cannot be evaluated"),
         ("https://api.example.com/v1", "names a server without its model: MODEL@https://api.example.com/v1"),
@@ -82,6 +83,14 @@ def test_environments_of_type_share_run(store: Store) -> None:
     assert all(config.evaluation.num_prompts == 4 for config in configs)
 
 
+def test_name_of_two_environments_is_refused(store: Store) -> None:
+    wider = preset("smoke", {"environment.width": 7})
+    store.runs.create("wider", flow="starpo", preset="smoke", config=wider.model_dump(mode="json"))
+    with pytest.raises(ConfigError, match="--on: 'sokoban' means two environments: width = 6 and 7"):
+        plan_subjects(store, ["random"], ["mine", "wider"], {}, {})
+    assert list(plan_subjects(store, ["random"], ["mine", "smoke"], {}, {}).panels) == ["sokoban"]
+
+
 def test_names_of_panels_stay_names(store: Store) -> None:
     planned = plan_subjects(store, ["mine"], ["sokoban", "Bandit"], {}, {})
     assert (planned.environments, planned.panels) == (["sokoban", "Bandit"], {})
@@ -110,6 +119,19 @@ def test_images_need_eyes(store: Store) -> None:
         plan_subjects(store, ["m@http://127.0.0.1:9/v1"], ["frozen-lake-visual"], {}, {})
     planned = plan_subjects(store, ["random"], ["frozen-lake-visual"], {}, {})
     assert planned.subjects["random"][0].config.agent.observation == "text"
+
+
+@pytest.mark.parametrize("on", ["Bandit", "bandit-paper"])
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("rollout.max_respons_tokens", 5, "no such setting.*'max_response_tokens'"),
+        ("rollout.max_response_tokens", "many", "should be a valid integer"),
+    ],
+)
+def test_wrong_settings_name_their_option(store: Store, on: str, path: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^--set for random: {path} = .*: {message}"):
+        plan_subjects(store, ["random"], [on], {path: value}, {})
 
 
 def test_programs_ask_a_model(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,8 +81,31 @@ def test_episodes_are_exported_with_prompts(store: Store, tmp_path: Path) -> Non
     chats = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert len(chats) == 4
     assert all("Your available actions are" in chat["messages"][0]["content"] for chat in chats)
+    (key,) = result.cells.values()
+    episodes = store.read_table("episodes", key).to_pylist()
+    returns = {(row["env_seed"], row["member"]): row["episode_return"] for row in episodes}
+    assert {(chat["env_seed"], chat["member"]): chat["return"] for chat in chats} == returns
     with pytest.raises(ConfigError, match="has no evaluation on panel 'sokoban'; panels: bandit"):
         export_run(Recorded(store, run, panel="sokoban"), "messages", tmp_path / "none", parse_choice([]))
+
+
+def test_exported_turns_have_prompts(store: Store, tmp_path: Path) -> None:
+    """The tokens of what `solver` says are not known; those of the prompts around it are."""
+    result = starpo.evaluate("solver", "Sokoban", num_prompts=4, store=store.url, quiet=True)
+    (run,) = result.sweep.subjects["solver"]
+    choice = parse_choice(["return>=1"])
+    done = export_run(Recorded(store, run, panel="sokoban"), "messages", tmp_path / "chats", choice)
+    assert done.num_chosen == 4  # by their returns
+    (file,) = (tmp_path / "chats").glob("*.jsonl")
+    chats = [json.loads(line)["messages"] for line in file.read_text(encoding="utf-8").splitlines()]
+    later = [chat[2]["content"] for chat in chats if len(chat) > 2]
+    assert later
+    assert all("You have" in text for text in later)
+    assert "Your available actions are" in chats[0][0]["content"]
+    export_run(Recorded(store, run, panel="sokoban"), "atif", tmp_path / "documents", choice)
+    document = json.loads(min((tmp_path / "documents").rglob("*.json")).read_text(encoding="utf-8"))
+    assert document["agent"]["model_name"] == "solver"  # not the policy whose tokenizer wrote the text
+    assert document["extra"]["ragen"]["return"] >= 1
 
 
 @pytest.fixture
@@ -109,6 +132,20 @@ def test_server_that_fails_loses_nothing(store: Store, server: Server) -> None:
     metrics = starpo.open_run(run, store.url).table("metrics").to_pylist()
     retries = [row["value"] for row in metrics if row["name"] == "evaluation/bandit/engine_retries"]
     assert retries == [len(server.requests) - 24]
+
+
+def test_tokens_of_server_are_stored(store: Store, server: Server) -> None:
+    """A server of vLLM gives the tokens of its responses; its log-probs are not asked for."""
+    tokenizer = starpo.open_run("mine", store.url).load_policy(0)[1]
+    server.token_ids = tokenizer.encode("<answer>Up</answer>", add_special_tokens=False)
+    server.say = str(tokenizer.decode(server.token_ids))
+    options = {"engine": "openai", "openai.base_url": server.url, "openai.model": "a-model", "openai.protocol": "vllm"}
+    given = {f"rollout.{name}": value for name, value in options.items()}
+    result = starpo.evaluate("mine:0", (), given, store=store.url, quiet=True)
+    (key,) = result.cells.values()
+    turns = store.read_table("episode_turns", key).to_pylist()
+    assert {tuple(row["response_ids"]) for row in turns} == {tuple(server.token_ids)}
+    assert not any(row["behaviour_logprobs"] for row in turns)
 
 
 def test_server_that_is_not_there(store: Store) -> None:

@@ -64,23 +64,24 @@ def fold_episodes(
     return episodes.select(schema.names).to_arrow().cast(schema)
 
 
-def episode_turns(turns: pa.Table) -> pa.Table:
+def episode_turns(turns: pa.Table, *, has_tokens: bool) -> pa.Table:
     """Return the turns of one evaluated environment as they are stored.
 
     Args:
         turns: Dataset `turns`, and the images of its prompts, which are not kept.
+        has_tokens: Whether responses came as tokens (`EngineConfig.gives_tokens`).
 
     Returns:
-        Dataset `episode_turns`. Where log-probs are unknown (a server's model, a player without one), so are the tokens
-        of the response, whose text was tokenised here: these rows have none, and finish_reason 'unknown', as imported
-        ones.
+        Dataset `episode_turns`. Where log-probs are unknown (a server's model, a player without one), rows have none,
+        and finish_reason 'unknown', as imported ones; also no tokens of the response, if it came as text, which was
+        tokenised here.
     """
     schema = EPISODE_TURNS.schema
     frame = pl.DataFrame(turns.select(schema.names))
     is_unknown = pl.col("behaviour_logprobs").list.eval(pl.element().is_nan()).list.any()
     hidden = [
         pl.when(is_unknown).then(pl.lit([], dtype=frame.schema[name])).otherwise(pl.col(name)).alias(name)
-        for name in ("response_ids", "behaviour_logprobs")
+        for name in ("behaviour_logprobs", *(() if has_tokens else ("response_ids",)))
     ]
     finish = pl.when(is_unknown).then(pl.lit(UNKNOWN_FINISH)).otherwise(pl.col("finish_reason")).alias("finish_reason")
     return frame.with_columns(*hidden, finish).select(schema.names).to_arrow().cast(schema)

@@ -144,7 +144,7 @@ class Transcriber:
             parts = self._parts(ids, responses) if starts else [("user", ids)]
             if self._pieces is None or parts is None:
                 return None
-            before = [] if starts else self._pieces.after_response(list(turns[turn - 1]["response_ids"]))
+            before = [] if starts else self._between(turns[turn - 1], ids)
             contents: list[Content] = []
             for number, (role, part) in enumerate(parts):
                 if role == "assistant":
@@ -161,6 +161,18 @@ class Transcriber:
                     contents.append(("user", text, True))
             by_turn.append(contents)
         return by_turn
+
+    def _between(self, row: Mapping[str, Any], ids: list[int]) -> list[int]:
+        """Return what the template puts between a turn's response and the text of the next prompt.
+
+        Where the ids of a response are unknown, the next prompt tells by its first id whether they had an end token.
+        """
+        assert self._pieces is not None
+        response = list(row["response_ids"])
+        if response or not row["response"]:
+            return self._pieces.after_response(response)
+        end = self._pieces.continuation_ids[0]
+        return self._pieces.after_response([] if ids[0] == end else [end])
 
     def _user_text(self, ids: list[int], before: list[int], *, is_last: bool) -> str | None:
         """Return the text between the template's pieces; None if the pieces are missing."""

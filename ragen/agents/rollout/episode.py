@@ -186,6 +186,11 @@ class LiveEpisode:
         """Images of the current turn's prompt."""
         return self._context.images
 
+    @property
+    def max_concurrent_steps(self) -> int:
+        """See `Environment.max_concurrent_steps`."""
+        return self._environment.max_concurrent_steps
+
     def messages(self) -> list[dict[str, str]]:
         """Return the current turn's prompt as messages: user messages and the agent's responses in between."""
         user_texts = self._context.user_texts

@@ -10,6 +10,7 @@ depend only on an episode's own seeds and context.
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
@@ -79,7 +80,7 @@ def play(
     """
     assert contexts.agent == agent, "the contexts were built for another agent"
     stop_at = None if deadline_s is None else time.monotonic() + deadline_s
-    all_episodes = [LiveEpisode(episode, make(settings), contexts) for episode in episodes]
+    all_episodes = [LiveEpisode(episode, make(settings, may_ask=True), contexts) for episode in episodes]
     share_initial_digests(all_episodes)
     stream = as_stream(session)
     waiting: dict[str, LiveEpisode] = {}
@@ -100,9 +101,24 @@ def play(
         finished = stream.finished()
         texts = texts_of(tokenizer, finished, contexts.stop_token_ids)
         asking = [waiting.pop(sequence_id) for sequence_id, _ in finished]
-        for episode, (_, response), text in zip(asking, finished, texts, strict=True):
-            episode.respond(response, text)
+        respond_all(list(zip(asking, (response for _, response in finished), texts, strict=True)))
     return table_of([row for episode in all_episodes for row in episode.rows], agent.shows_images)
+
+
+def respond_all(answered: Sequence[tuple[LiveEpisode, Response, str]]) -> None:
+    """Give each episode its response. Steps that wait for a server are taken at the same time, in threads.
+
+    Args:
+        answered: Different episodes, the response to each, and its text without the end token.
+    """
+    waiting = [one for one in answered if one[0].max_concurrent_steps > 1]
+    for episode, response, text in answered:
+        if episode.max_concurrent_steps <= 1:
+            episode.respond(response, text)
+    if waiting:
+        number = min(len(waiting), max(episode.max_concurrent_steps for episode, _, _ in waiting))
+        with ThreadPoolExecutor(number, thread_name_prefix="steps") as threads:
+            list(threads.map(lambda one: one[0].respond(one[1], one[2]), waiting))
 
 
 def share_initial_digests(episodes: Sequence[LiveEpisode]) -> None:

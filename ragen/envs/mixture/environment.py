@@ -118,7 +118,7 @@ class Mixture(Environment[MixtureSettings]):
         """Begin an episode of the part that the seed draws."""
         tag = self.settings.tag_of(seed)
         if tag not in self._worlds:  # lazily, as each episode has its own mixture and needs one part
-            self._worlds[tag] = make(self.settings.tagged()[tag])
+            self._worlds[tag] = make(self.settings.tagged()[tag], may_ask=self.may_ask)
         self._part = self._worlds[tag]
         self.action_cost = self._part.action_cost  # type: ignore[misc]
         return self._part.reset(seed=seed, dynamics_seed=dynamics_seed)
@@ -158,6 +158,11 @@ class Mixture(Environment[MixtureSettings]):
         if self._part is not None:
             return self._part.has_chance
         return any(make(part).has_chance for part in self.settings.tagged().values())
+
+    @property
+    def max_concurrent_steps(self) -> int:
+        """See the part."""
+        return self.part.max_concurrent_steps
 
     @property
     def replay_fault(self) -> str:

@@ -7,30 +7,37 @@ stands in both files is never trained on.
     seed -> question of the training file        number of a row -> question of the test file
 """
 
+import json
 import logging
 import random
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
-from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError
 from starpo.ragen.core.identity import code_identity
-from starpo.ragen.core.lookup import TARGET, resolve
+from starpo.ragen.core.limits import CallLimits
+from starpo.ragen.core.lookup import TARGET, checked_options, load, needs, resolve
+from starpo.ragen.core.registry import SCORINGS
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import FreeText, Grammar
 from starpo.ragen.envs.questions.picture import pixels_of
 from starpo.ragen.envs.questions.question import Columns, FileQuestion, load_questions
-from starpo.ragen.envs.questions.scoring import SCORINGS, same_choice
+from starpo.ragen.envs.questions.scoring import COMPARISONS, Scored, same_choice
 from starpo.ragen.envs.sources import kept_digest
 
 _log = logging.getLogger(__name__)
 _MAX_ROWS = 2**32
 """Seeds below it are numbers of rows; derived seeds are above it, but for one in two billion."""
+_SHARE_OF_THE_LIMIT = 0.8
+"""Of the time that a call of an environment may take, how much a scoring may: it must end before the call counts as
+hung."""
 _ANSWERS = {
     "number": "An action is the number that answers the question, and nothing else, such as: 12",
     "choice": "An action is the letter of the right choice, and nothing else, such as: B",
@@ -55,10 +62,13 @@ class QuestionsSettings(EnvironmentSettings):
     """Names of the columns, in both files."""
     scoring: str = "text"
     """'number': the last number of the answer. 'exact': the same characters. 'text': the same words, as SQuAD compares
-    them. 'choice': the letter or the text of a choice. 'pattern': the right answer is a regular expression. Or
-    `module:function`, called with the answer and the row: a number from 0 to 1, or whether it is right."""
+    them. 'choice': the letter or the text of a choice. 'pattern': the right answer is a regular expression. 'judge': a
+    language model's verdict. Or `module:function`, called with the answer and the row: a number from 0 to 1, or whether
+    it is right."""
     scoring_digest: str = Field("", pattern="^([0-9a-f]{16})?$")
-    """Digest of that function's code; "": filled in from what is there."""
+    """Digest of the code of that function, or of the judge; "": filled in from what is there."""
+    scoring_options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Settings of 'judge': its server, model and prompt."""
     instructions: str = Field("", max_length=10_000)
     """Text before every question, in place of "Answer the question."."""
     max_tries: int = Field(1, ge=1, le=32)
@@ -81,16 +91,26 @@ class QuestionsSettings(EnvironmentSettings):
     @field_validator("scoring")
     @classmethod
     def _is_known(cls, scoring: str) -> str:
-        if scoring in SCORINGS or scoring == "choice" or TARGET.fullmatch(scoring):
+        if scoring in {*COMPARISONS, "choice", *SCORINGS} or TARGET.fullmatch(scoring):
             return scoring
-        known = ", ".join(map(repr, [*SCORINGS, "choice"]))
+        known = ", ".join(map(repr, [*COMPARISONS, "choice", *SCORINGS]))
         raise ValueError(f"found {scoring!r}; expected {known}, or module:function of your own")
 
     @field_validator("scoring_digest")
     @classmethod
     def _of_the_function(cls, digest: str, info: ValidationInfo) -> str:
-        scoring = info.data.get("scoring", "")
+        scoring = SCORINGS.get(info.data.get("scoring", ""), info.data.get("scoring", ""))
         return digest or (code_identity(scoring)[:16] if TARGET.fullmatch(scoring) else "")
+
+    @field_validator("scoring_options")
+    @classmethod
+    def _of_the_scoring(cls, options: dict[str, JsonValue], info: ValidationInfo) -> dict[str, Any]:
+        scoring = info.data.get("scoring", "")
+        if scoring in SCORINGS:
+            return checked_options(SCORINGS, scoring, options)
+        if options and scoring:
+            raise ValueError(f"scoring '{scoring}' takes no options, found {', '.join(sorted(options))}")
+        return {}
 
     def questions(self) -> tuple[FileQuestion, ...]:
         """Return the questions to train on.
@@ -163,12 +183,18 @@ class Questions(Environment[QuestionsSettings]):
 
         Raises:
             EnvironmentFault: If a file cannot be read or has changed.
+            MissingPackageError: If the scoring asks a server, and its client is not installed.
         """
         if seed < _MAX_ROWS:
             questions = self.settings.test_questions()
             self._question = questions[seed % len(questions)]
         else:
             self._question = python_random(seed, "question").choice(self.settings.questions())
+        if self._is_registered and "server" in needs(SCORINGS, self.settings.scoring) and find_spec("openai") is None:
+            raise MissingPackageError(
+                f"scoring '{self.settings.scoring}' asks a server and needs the package openai: pip install "
+                "'starpo[openai]'"
+            )
         self._answers, self._score = (), 0.0
         return self.render(), {}
 
@@ -177,6 +203,7 @@ class Questions(Environment[QuestionsSettings]):
 
         Raises:
             EnvironmentFault: If the action is no answer, the episode has ended, or the scoring function fails.
+            EngineError: If a judge does not give a verdict. The state is then as before, and nothing is scored.
         """
         if self.is_over:
             raise EnvironmentFault("questions: the episode has ended; call reset")
@@ -184,11 +211,53 @@ class Questions(Environment[QuestionsSettings]):
             raise EnvironmentFault(
                 f"questions: {action!r} is not an answer; expected up to {self.settings.max_answer_chars} characters"
             )
-        self._score = score_of(self.settings.scoring, action, self.question)
+        self._score, facts = self._scored(action)
         self._answers = (*self._answers, action)
         reward = self._score * 0.5 ** (len(self._answers) - 1)
         info = {"effective": True, "is_success": self.is_success, "score": self._score, "tries": len(self._answers)}
-        return self.render(), reward, self.is_over, False, info
+        return self.render(), reward, self.is_over, False, info | facts
+
+    def _scored(self, answer: str) -> tuple[float, Info]:
+        """Return the score of an answer, and what a registered scoring says of it under its name."""
+        scoring = self.settings.scoring
+        if not self._is_registered:
+            return score_of(scoring, answer, self.question), {}
+        if not self.may_ask:
+            return score_of("text", answer, self.question), {}
+        limit_s = _SHARE_OF_THE_LIMIT * CallLimits.current().environment_s
+        scored: Scored = load(SCORINGS, scoring)(self.question, answer, self.settings.scoring_options, limit_s)
+        return _checked_score(scoring, scored.score), {scoring: dict(scored.facts)}
+
+    @property
+    def _is_registered(self) -> bool:
+        """Whether the score is that of a registered scoring, such as a judge."""
+        return self.settings.scoring in SCORINGS
+
+    @property
+    def max_concurrent_steps(self) -> int:
+        """As many as the options of a scoring that asks a server allow requests at the same time."""
+        number = self.settings.scoring_options.get("max_concurrent", 1) if self.may_ask else 1
+        return number if isinstance(number, int) else 1
+
+    @property
+    def replay_fault(self) -> str:
+        """Not empty if a judge scores."""
+        if not self._is_registered:
+            return ""
+        return f"scoring '{self.settings.scoring}' may answer differently when it is asked again"
+
+    @classmethod
+    def remarks(cls, infos: Sequence[str]) -> list[str]:
+        """Say how many verdicts of a judge took more than one request."""
+        facts = [one for info in infos for name, one in json.loads(info).items() if name in SCORINGS]
+        numbers = [one.get("requests", 1) for one in facts]
+        num_repeated = sum(number > 1 for number in numbers)
+        if not num_repeated:
+            return []
+        return [
+            f"{num_repeated} of {len(numbers)} verdicts took more than one request ({sum(numbers)} in all): the server "
+            "failed, or its answer held no verdict"
+        ]
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -229,9 +298,10 @@ class Questions(Environment[QuestionsSettings]):
         return "\n".join(lines)
 
     def state_digest(self) -> str:
-        """Return a digest of the question, its right answers, and the answers given."""
+        """Return a digest of the question, its right answers, the answers given, and the score that a judge gave."""
         picture = [blake2b(self.question.picture, digest_size=8).hexdigest()] if self.question.picture else []
-        state = (self.question.text, *picture, *self.question.answers, "answered", *self._answers)
+        score = [f"scored {self._score}"] if self._is_registered and self._answers else []
+        state = (self.question.text, *picture, *self.question.answers, "answered", *self._answers, *score)
         return blake2b("\0".join(state).encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
     def render_rgb(self) -> np.ndarray:
@@ -256,7 +326,7 @@ def score_of(scoring: str, answer: str, question: FileQuestion) -> float:
     """Return the score of an answer, from 0 to 1.
 
     Args:
-        scoring: As in `QuestionsSettings.scoring`.
+        scoring: As in `QuestionsSettings.scoring`, but none that is registered.
         answer: The answer.
         question: The question.
 
@@ -265,10 +335,13 @@ def score_of(scoring: str, answer: str, question: FileQuestion) -> float:
     """
     if scoring == "choice":
         return same_choice(answer, question.answers, question.choices)
-    if scoring in SCORINGS:
-        return SCORINGS[scoring](answer, question.answers)
+    if scoring in COMPARISONS:
+        return COMPARISONS[scoring](answer, question.answers)
     function: Callable[[str, Mapping[str, Any]], Any] = resolve(scoring)
-    score = function(answer, question.row)
+    return _checked_score(scoring, function(answer, question.row))
+
+
+def _checked_score(scoring: str, score: Any) -> float:
     if isinstance(score, int | float) and 0.0 <= score <= 1.0:
         return float(score)
     raise EnvironmentFault(f"{scoring} gave {score!r} for an answer; expected a number from 0 to 1, or True or False")

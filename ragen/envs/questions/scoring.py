@@ -5,13 +5,28 @@ answer, right answers -> score in [0, 1]
 
 import re
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 import regex
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.search_qa.scoring import exact_match
+
+
+class Scored(NamedTuple):
+    """What a registered scoring says of an answer.
+
+    Attributes:
+        score: From 0 to 1; 1 is a success.
+        facts: What the score was read from, JSON-serialisable, stored in the turn's `info` under the scoring's name. If
+            it asked a server, `requests` is how often.
+    """
+
+    score: float
+    facts: Mapping[str, Any]
+
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3}|/\d+)?")
 _TOLERANCE = Fraction(1, 1_000_000)
@@ -100,7 +115,7 @@ def _plain(text: str) -> str:
     return " ".join(text.lower().split()).rstrip(".")
 
 
-SCORINGS: dict[str, Callable[[str, Sequence[str]], float]] = {
+COMPARISONS: dict[str, Callable[[str, Sequence[str]], float]] = {
     "number": same_number,
     "exact": same_characters,
     "text": same_words,

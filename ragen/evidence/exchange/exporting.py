@@ -5,11 +5,12 @@ Recorded --choice--> Played --format--> files of a new folder
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.exchange.atif import atif_document
@@ -91,9 +92,7 @@ def _write_lines(chosen: Iterator[Played], folder: Path, done: Export) -> None:
 
 
 def _write_documents(chosen: Iterator[Played], recorded: Recorded, folder: Path, done: Export) -> None:
-    policy = recorded.store.runs.get(recorded.run).stated.get("policy")
-    policy = policy if isinstance(policy, dict) else {}
-    model = str(policy.get("name_or_path") or policy.get("type") or "unknown")
+    model = _model_name(recorded.store.runs.get(recorded.run).stated)
     for played in chosen:
         place = folder / f"iteration-{played.iteration:05d}"
         place.mkdir(exist_ok=True)
@@ -102,6 +101,18 @@ def _write_documents(chosen: Iterator[Played], recorded: Recorded, folder: Path,
         (place / name).write_text(json.dumps(document, ensure_ascii=False, allow_nan=False), encoding="utf-8")
         _write_images(played, place)
         done.num_written += 1
+
+
+def _model_name(settings: Mapping[str, Any]) -> str:
+    """Name who answered, by the settings of a run: a server's model, a player without a model, or the policy."""
+    policy, rollout = (_table(settings.get(name)) for name in ("policy", "rollout"))
+    engine = _table(rollout.get(str(rollout.get("engine"))))
+    names = (engine.get("model"), engine.get("player"), policy.get("name_or_path"), policy.get("type"))
+    return next((str(name) for name in names if name), "unknown")
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _write_images(played: Played, place: Path) -> None:

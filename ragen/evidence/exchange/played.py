@@ -33,6 +33,8 @@ from starpo.schemas.texts import is_text, messages_of
 Row = Mapping[str, Any]
 
 _ROWS_AT_ONCE = 2_000
+_EPISODE = ("env", "env_seed", "initial_state_digest", "member")
+"""Columns by which turns find their episode on a panel."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Played:
         messages: Messages that the prompt of each turn added; at a context start, the whole context.
         opening: Text that the prompt puts before each response, such as `<think>`.
         places: Images of each turn's prompt; empty without any.
+        episode_return: Return of an evaluated episode, which has no rewards: the environment's, penalties not included.
     """
 
     iteration: int
@@ -85,11 +88,12 @@ class Played:
     messages: Sequence[Sequence[ExportedMessage]]
     opening: str = ""
     places: Sequence[Sequence[PlacedImage]] = ()
+    episode_return: float | None = None
 
     @property
     def trajectory_return(self) -> float | None:
-        """Return of the trajectory; None without rewards."""
-        return self.rewards[0]["trajectory_return"] if self.rewards else None
+        """Return of the trajectory; None without rewards, unless it is an evaluated episode."""
+        return self.rewards[0]["trajectory_return"] if self.rewards else self.episode_return
 
     @property
     def success(self) -> bool | None:
@@ -188,8 +192,7 @@ class Recorded:
             if stage not in stages or (self.iterations is not None and iteration not in self.iterations):
                 continue
             if self.panel is not None:
-                turns = _in_order(self.store.read_table("episode_turns", stages[stage]["episode_turns"]))
-                yield from _trajectories_of(iteration, turns, transcriber)
+                yield from _episodes(self.store, iteration, stages[stage], transcriber)
                 continue
             if stages["rollout"]["turns"] in taken:
                 self.reused.append(iteration)
@@ -197,6 +200,16 @@ class Recorded:
             for attempt in attempts(stages):
                 taken.add(attempt["rollout"]["turns"])
                 yield from _iteration(self.store, iteration, attempt, transcriber)
+
+
+def _episodes(
+    store: Store, iteration: int, keys: Mapping[str, str], transcriber: Transcriber | None
+) -> Iterator[Played]:
+    turns = _in_order(store.read_table("episode_turns", keys["episode_turns"]))
+    episodes = store.read_table("episodes", keys["episodes"], [*_EPISODE, "episode_return"]).to_pylist()
+    returns = {tuple(row[name] for name in _EPISODE): row["episode_return"] for row in episodes}
+    for played in _trajectories_of(iteration, turns, transcriber):
+        yield replace(played, episode_return=returns[tuple(played.rows[0][name] for name in _EPISODE)])
 
 
 def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Transcriber | None) -> Iterator[Played]:

@@ -2,7 +2,6 @@
 
 data             `gather`: facts, curves, decisions, stages and sampled trajectories of a run, from a store
 page             `render_report`: ReportData -> one HTML page that needs no network
-comparison       `draw_comparison`: success curves of several runs -> one SVG
 
 audited          `audited`: findings of the audits
 decisions        decisions of the filter on each group

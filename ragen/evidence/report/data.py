@@ -1,14 +1,15 @@
-"""`gather`: reads everything a report shows from a store, by the name of the run.
+"""What pages show of a run: `read_run` reads what it measured, `gather` also the trajectories that a report embeds.
 
 The embedded data is bounded: curves, filter decisions and stages of every iteration; trajectories of a sample of
 iterations (requested ones, the last, the first, those at which a signal of collapse was raised, and evenly spaced
 others), as many as fit; and episodes of the evaluations, sampled in the same way.
 
-    runs/<run> + manifests + metrics, selection, turns, images, rewards, samples, episodes -> ReportData -> page
+    runs/<run> + manifests + metrics, selection -> RunData -> live page
+    RunData + turns, images, rewards, samples, episodes -> ReportData -> report
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from pydantic import ValidationError
 
@@ -31,7 +32,7 @@ from starpo.ragen.learning.metrics.table import Series, metric_series
 from starpo.ragen.runs.counting import updates_by_iteration
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
-from starpo.ragen.store.records.runs import RunRecord, RunState
+from starpo.ragen.store.records.runs import RunRecord, RunState, StageKeys
 from starpo.schemas.manifest import Manifest
 
 MAX_ROLLOUT_BYTES = 8 * 2**20
@@ -45,8 +46,8 @@ MAX_SAMPLED_ITERATIONS = 20
 
 
 @dataclass(frozen=True)
-class ReportData:
-    """A run as a report shows it.
+class RunData:
+    """What a run measured and decided.
 
     Attributes:
         run: Name, flow, preset, configuration.
@@ -56,19 +57,13 @@ class ReportData:
         verdict: Collapse verdict.
         change: Success of the last evaluation minus that of the first, on the panel of the run's environment; None if
             there are not two that can be read.
+        artifacts: Places of all artifacts, by iteration and stage.
         manifests: Manifests of all readable artifacts, by place in the run.
         cost: Time, machine and tokens.
         updates: Updates done before each iteration.
-        failures: What goes wrong in its last rollout; None if that cannot be read.
         decisions: Decisions of the filter, by iteration and rank.
-        rollouts: Embedded training trajectories, by iteration.
-        evaluations: Embedded evaluated episodes, by iteration; the training environment's first.
-        images: Images that the embedded prompts show, as many as fit: digest -> PNG file in base64.
-        num_images: Number of different images that the embedded prompts show.
-        num_iterations: Number of iterations with a rollout.
+        stored_rollouts: Iterations with a rollout -> the places of its turns.
         collected: Iterations that were the first to use their rollout; with Online-k, a subset.
-        has_tokenizer: Whether prompts and the token boundaries of responses could be decoded.
-        missing: Parts that could not be read.
     """
 
     run: RunRecord
@@ -77,19 +72,105 @@ class ReportData:
     series: dict[str, Series]
     verdict: RunVerdict
     change: PanelDifference | None
+    artifacts: list[Place]
     manifests: dict[Place, Manifest]
     cost: Cost
     updates: dict[int, int]
-    failures: Failures | None
     decisions: list[Decision]
+    stored_rollouts: dict[int, list[Place]]
+    collected: list[int]
+
+    @property
+    def num_iterations(self) -> int:
+        """Number of iterations with a rollout."""
+        return len(self.stored_rollouts)
+
+    def places_of(self, iteration: int) -> list[Place]:
+        """Return the places of the artifacts of an iteration."""
+        return [place for place in self.artifacts if place.iteration == iteration]
+
+    @property
+    def stored_evaluations(self) -> dict[int, list[Place]]:
+        """Iterations with an evaluation -> the places of its episodes; those of the training environment first."""
+        main = f"evaluate:{self.run.config['environment']['type']}"
+        return {
+            iteration: sorted(of_iteration, key=lambda place: (place.stage != main, place.stage))
+            for iteration, of_iteration in _by_iteration(self.artifacts, "episodes").items()
+        }
+
+
+@dataclass(frozen=True)
+class ReportData(RunData):
+    """A run as a report shows it.
+
+    Attributes:
+        failures: What goes wrong in its last rollout; None if that cannot be read.
+        rollouts: Embedded training trajectories, by iteration.
+        evaluations: Embedded evaluated episodes, by iteration; the training environment's first.
+        images: Images that the embedded prompts show, as many as fit: digest -> PNG file in base64.
+        num_images: Number of different images that the embedded prompts show.
+        has_tokenizer: Whether prompts and the token boundaries of responses could be decoded.
+        missing: Parts that could not be read.
+    """
+
+    failures: Failures | None
     rollouts: list[Embedded]
     evaluations: list[Embedded]
     images: dict[str, str]
     num_images: int
-    num_iterations: int
-    collected: list[int]
     has_tokenizer: bool
     missing: list[Missing]
+
+
+@dataclass(frozen=True)
+class TrajectorySource:
+    """What turns rows of a run's datasets into trajectories for a page.
+
+    Attributes:
+        settings: Of the environment, which draws them; None if it is unknown here.
+        token_lengths: None if no tokenizer of the policy can be read.
+        transcriber: None likewise.
+    """
+
+    settings: EnvironmentSettings | None
+    token_lengths: TokenLengths | None
+    transcriber: Transcriber | None
+
+    @classmethod
+    def of(cls, store: Store, record: RunRecord, iterations: Mapping[int, StageKeys]) -> "TrajectorySource":
+        """Return that of a run."""
+        tokenizer = find_tokenizer(store, checkpoints_of(store, iterations))
+        lengths = TokenLengths(tokenizer.backend_tokenizer) if tokenizer else None
+        transcriber = Transcriber(tokenizer, record.config.get("agent", {})) if tokenizer else None
+        return cls(_drawn_settings(record), lengths, transcriber)
+
+    def rollout(self, reader: Reader, places: Sequence[Place]) -> TrajectoryBatch | None:
+        """Read the training trajectories of an iteration; see `read_rollout`."""
+        return read_rollout(reader, places, self.settings, self.token_lengths, self.transcriber)
+
+
+def read_run(reader: Reader, record: RunRecord, iterations: Mapping[int, StageKeys]) -> RunData:
+    """Read what a run measured and decided, finished or not, intact or damaged; the reader notes what is missing."""
+    artifacts = places(iterations)
+    manifests = reader.manifests(artifacts)
+    series = _read_series(reader, artifacts)
+    rollouts = _by_iteration(artifacts, "turns")
+    evaluated = list(series.get(f"evaluation/{record.environment}/success", {}))
+    return RunData(
+        run=record,
+        state=reader.state(record),
+        store_url=reader.store.url,
+        series=series,
+        verdict=diagnose(series),
+        change=read_change(reader, artifacts, record.environment, evaluated),
+        artifacts=artifacts,
+        manifests=manifests,
+        cost=cost(reader.store, record, manifests),
+        updates=updates_by_iteration(iterations),
+        decisions=read_decisions(reader, artifacts),
+        stored_rollouts=rollouts,
+        collected=sorted(set(_first_uses(rollouts).values())),
+    )
 
 
 def gather(
@@ -121,65 +202,43 @@ def gather(
     """
     record, reader = store.runs.get(run), Reader(store)
     iterations = reader.iterations(record)
-    artifacts = places(iterations)
-    manifests = reader.manifests(artifacts)
-    series = _read_series(reader, artifacts)
-    verdict = diagnose(series)
-    signalled = [signal.iteration for signal in verdict.signals]
-    tokenizer = find_tokenizer(store, checkpoints_of(store, iterations))
-    token_lengths = TokenLengths(tokenizer.backend_tokenizer) if tokenizer else None
-    transcriber = Transcriber(tokenizer, record.config.get("agent", {})) if tokenizer else None
-    settings = _drawn_settings(record)
-    rollouts = _by_iteration(artifacts, "turns")
-    _check_wanted(record, wanted, rollouts)
-    first_use = _first_uses(rollouts)
-    collected = sorted(set(first_use.values()))
+    _check_wanted(record, wanted, _by_iteration(places(iterations), "turns"))
+    measured = read_run(reader, record, iterations)
+    signalled = [signal.iteration for signal in measured.verdict.signals]
+    source = TrajectorySource.of(store, record, iterations)
+    first_use, collected = _first_uses(measured.stored_rollouts), measured.collected
     failures: dict[int, Failures] = {}
 
     def batches() -> Iterator[TrajectoryBatch]:
         others = sampled(collected, [first_use[i] for i in signalled if i in first_use], max_sampled_iterations)
         for iteration in dict.fromkeys([*wanted, *others]):
             on_batch(f"rollout of iteration {iteration}")
-            of_iteration = [place for place in artifacts if place.iteration == iteration]
-            if batch := read_rollout(reader, of_iteration, settings, token_lengths, transcriber):
+            of_iteration = measured.places_of(iteration)
+            if batch := source.rollout(reader, of_iteration):
                 if iteration == collected[-1]:
                     failures[iteration] = failures_of(iteration, read_outcomes(reader, of_iteration))
                 yield batch
 
     def evaluations() -> Iterator[TrajectoryBatch]:
-        by_iteration = _by_iteration(artifacts, "episodes")
-        main_stage = f"evaluate:{record.config['environment']['type']}"
+        by_iteration = measured.stored_evaluations
         for iteration in sampled(list(by_iteration), [*wanted, *signalled], max_sampled_iterations):
-            for place in sorted(by_iteration[iteration], key=lambda place: (place.stage != main_stage, place.stage)):
+            for place in by_iteration[iteration]:
                 on_batch(f"{place.stage} of iteration {iteration}")
-                manifest = manifests.get(place)
+                manifest = measured.manifests.get(place)
                 if manifest and (batch := read_evaluation(reader, place, manifest)):
                     yield batch
 
     embedded = embed(batches(), max_rollout_bytes, wanted)
-    stored_images = _by_iteration(artifacts, "images")
+    stored_images = _by_iteration(measured.artifacts, "images")
     shown = {place: e.images for e in embedded for place in stored_images.get(e.iteration, ())}
     return ReportData(
-        run=record,
-        state=reader.state(record),
-        store_url=store.url,
-        series=series,
-        verdict=verdict,
-        change=read_change(
-            reader, artifacts, record.environment, list(series.get(f"evaluation/{record.environment}/success", {}))
-        ),
-        manifests=manifests,
-        cost=cost(store, record, manifests),
-        updates=updates_by_iteration(iterations),
+        **{field.name: getattr(measured, field.name) for field in fields(measured)},
         failures=failures.get(collected[-1]) if collected else None,
-        decisions=read_decisions(reader, artifacts),
         rollouts=sorted(embedded, key=lambda e: e.iteration),
         evaluations=sorted(embed(evaluations(), max_evaluation_bytes), key=lambda e: e.iteration),
         images=read_images(reader, shown, max_image_bytes),
         num_images=len({digest for e in embedded for digest in e.images}),
-        num_iterations=len(rollouts),
-        collected=collected,
-        has_tokenizer=tokenizer is not None,
+        has_tokenizer=source.transcriber is not None,
         missing=reader.missing,
     )
 

@@ -1,8 +1,8 @@
-"""Self-contained HTML page from a template, scripts, styles and data; it needs no network, server or other file.
+"""Self-contained HTML page from a template, scripts, styles and data; it needs no network or other file.
 
 Everything that came from a model or an environment is untrusted. It is escaped by the template or embedded as JSON or
 base64, and the page's script inserts it as text only; a content security policy allows only the page's own script, by
-its hash, so that injected code would not run, and forbids every connection.
+its hash, so that injected code would not run, and forbids every connection, but to the server of a live page.
 """
 
 import base64
@@ -20,7 +20,9 @@ from starpo.ragen.core.visible import visible
 _BETWEEN_BACKTICKS = re.compile("`([^`\n]+)`")
 
 
-def render_document(page: str, *, scripts: Sequence[str], styles: Sequence[str], data: Any, **values: Any) -> str:
+def render_document(
+    page: str, *, scripts: Sequence[str], styles: Sequence[str], data: Any, is_live: bool = False, **values: Any
+) -> str:
     """Render a page.
 
     Args:
@@ -28,11 +30,13 @@ def render_document(page: str, *, scripts: Sequence[str], styles: Sequence[str],
         scripts: Files in `templates/`, concatenated in this order to one script.
         styles: Files in `templates/`.
         data: JSON data for the script.
+        is_live: Whether the script may ask the page's server.
         values: Values for the template, which escapes them.
     """
     script = "\n".join(map(_file, scripts))
     return template("starpo.ragen.evidence.report", page).render(
         coded=coded,
+        is_live=is_live,
         **values,
         page_data=rounded(data),
         style=Markup("\n".join(map(_file, styles))),  # our own files, not data

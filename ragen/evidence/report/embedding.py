@@ -115,6 +115,19 @@ def embed(batches: Iterable[TrajectoryBatch], max_bytes: int, wanted: Collection
     return embedded
 
 
+def packed_whole(groups: Iterable[Mapping[str, Any]], images: Mapping[str, str]) -> bytes:
+    """Pack all groups of a batch with the images that their prompts show: gzipped JSON as in `Embedded.packed`.
+
+    Args:
+        groups: Groups in the format of the page's script.
+        images: Digest -> PNG file in base64.
+    """
+    packing = _Packing()
+    for group in groups:
+        packing.add(group)
+    return packing.whole(images)
+
+
 def shortened(text: str | None) -> tuple[str | None, int]:
     """Truncate a text for the page; return it and the number of characters cut off."""
     if text is None or len(text) <= MAX_TEXT_CHARACTERS:
@@ -167,20 +180,27 @@ class _Packing:
         """Return the first groups as they go into the page."""
         groups = self._groups[:num_groups]
         texts = list(self.texts)[: groups[-1].num_texts if groups else 0]
-        compressor = zlib.compressobj(9, wbits=31)  # gzip, without a time
-        parts = [compressor.compress(b'{"texts":' + _as_json(texts) + b',"groups":[')]
-        for number, group in enumerate(groups):
-            parts.append(compressor.compress(b"," + group.text if number else group.text))
-        parts += [compressor.compress(b"]}"), compressor.flush()]
         return Embedded(
             iteration=batch.iteration,
             cell=batch.cell,
-            packed=b"".join(parts),
+            packed=self._gzipped(groups, texts, {}, 9),
             num_trajectories=sum(group.num_trajectories for group in groups),
             num_all=batch.num_trajectories,
             num_not_drawn=sum(group.num_not_drawn for group in groups),
             images=tuple(dict.fromkeys(name for group in groups for name in group.images)),
         )
+
+    def whole(self, images: Mapping[str, str]) -> bytes:
+        """Return all groups and these images, quickly packed."""
+        return self._gzipped(self._groups, list(self.texts), images, 1)
+
+    def _gzipped(self, groups: Sequence[_Packed], texts: Sequence[str], images: Mapping[str, str], level: int) -> bytes:
+        compressor = zlib.compressobj(level, wbits=31)  # gzip, without a time
+        more = b',"images":' + _as_json(images) if images else b""
+        parts = [compressor.compress(b'{"texts":' + _as_json(texts) + more + b',"groups":[')]
+        for number, group in enumerate(groups):
+            parts.append(compressor.compress(b"," + group.text if number else group.text))
+        return b"".join([*parts, compressor.compress(b"]}"), compressor.flush()])
 
     def _member(self, member: Mapping[str, Any]) -> dict[str, Any]:
         return {**member, "turns": [self._turn(turn) for turn in member["turns"]]}

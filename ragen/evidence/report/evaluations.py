@@ -68,11 +68,16 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Traject
     rows = table.to_pylist()
     prompts = {seed: number for number, seed in enumerate(dict.fromkeys(row["env_seed"] for row in rows))}
     members = [_episode(row, number, prompts[row["env_seed"]], environment) for number, row in enumerate(rows)]
-    cell = place.stage.removeprefix("evaluate:")
-    if cell.startswith(_OF_BASE):  # both ends of a replay are evaluated at one iteration
-        cell = f"{cell.removeprefix(_OF_BASE)} of the base run"
+    cell = cell_of(place)
     group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members if m["valid"])}
     return TrajectoryBatch(place.iteration, cell, [{**group, "reason": "", "members": members}], len(members))
+
+
+def cell_of(place: Place) -> str:
+    """Return what pages call the evaluation that stored these episodes."""
+    cell = place.stage.removeprefix("evaluate:")
+    # Both ends of a replay are evaluated at one iteration.
+    return f"{cell.removeprefix(_OF_BASE)} of the base run" if cell.startswith(_OF_BASE) else cell
 
 
 def _episode(row: Row, number: int, prompt: int, environment: dict[str, Any] | None) -> Row:

@@ -1,24 +1,27 @@
-"""`render_report`: a run as one HTML page.
+"""A run as an HTML page: `render_report`, with its trajectories in it, and `render_live_page`, which asks for them.
 
-ReportData -> template values, the script's data -> document
+ReportData, or RunData -> template values, the script's data -> document
 """
 
 import base64
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from markupsafe import Markup
 
 from starpo.ragen.evidence.diagnostics.plane import draw_plane, path
+from starpo.ragen.evidence.reading import Missing
 from starpo.ragen.evidence.report import words
 from starpo.ragen.evidence.report.audited import Audited
 from starpo.ragen.evidence.report.curves import CurvePanel, main_panels, other_panels
-from starpo.ragen.evidence.report.data import ReportData
+from starpo.ragen.evidence.report.data import ReportData, RunData
 from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.evidence.report.document import render_document
 from starpo.ragen.evidence.report.embedding import Embedded
+from starpo.ragen.evidence.report.evaluations import cell_of
 from starpo.ragen.evidence.unreplayable import unreplayable
 from starpo.schemas.manifest import Manifest
 
@@ -39,6 +42,7 @@ _SCRIPTS = (
     "iteration.js",
     "viewer.js",
     "find.js",
+    "head.js",
     "page.js",
 )
 _STYLES = ("colours.css", "document.css", "charts.css", "report.css", "trajectory.css", "boards.css")
@@ -57,43 +61,82 @@ def render_report(data: ReportData, audits: Audited | None = None) -> str:
         filter decision and 200 per stored artifact.
     """
     embedded = [*data.rollouts, *data.evaluations]
-    points = path(data.series)
+    batches = [_packed_batch(e, data.updates) for e in embedded]
     return render_document(
         "page.html.j2",
         scripts=_SCRIPTS,
         styles=_STYLES,
-        data=_page_data(data),
+        data={**page_data(data), "images": data.images, "batches": batches},
+        **_page_values(data, data.missing),
         images=data.images,
-        run=data.run,
-        state=data.state,
-        verdict=data.verdict,
         audits=audits,
-        verdict_words=words.verdict_words(data.verdict),
-        regime=points[-1].words if points else "",
-        plane=Markup(draw_plane(data.run.name, points)) if points else "",
-        facts=words.facts(data),
-        headline=words.headline(data.series, data.run.environment, data.updates, data.change),
         goes_wrong=words.goes_wrong(data.failures),
         failures=data.failures,
-        settings=words.settings_as_text(data.run.stated),
         embedded_words=words.embedded_words(data),
-        unreplayable=unreplayable(data.manifests.values()),
-        missing=data.missing[:_MAX_SHOWN_MISSING],
-        num_missing=len(data.missing),
         batches=[base64.b64encode(e.packed).decode() for e in embedded],
     )
 
 
-def _page_data(data: ReportData) -> dict[str, Any]:
-    """Build the JSON data for the page's script."""
+def render_live_page(data: RunData, missing: Sequence[Missing], status: Mapping[str, Any]) -> str:
+    """Render the page of a run that its server keeps up to date, and asks for trajectories as they are looked at.
+
+    Args:
+        data: What the run has measured up to now.
+        missing: Parts that could not be read.
+        status: State of the run, and the version of these data, as the page's script asks for them.
+    """
+    return render_document(
+        "page.html.j2",
+        scripts=(*_SCRIPTS, "lasting.js", "search.js", "live.js"),
+        styles=(*_STYLES, "runs.css"),
+        data={**page_data(data), "status": dict(status)},
+        **_page_values(data, missing),
+        is_live=True,
+        images=True,
+        audits=None,
+        goes_wrong="",
+        batches=(),
+    )
+
+
+def _page_values(data: RunData, missing: Sequence[Missing]) -> dict[str, Any]:
+    points = path(data.series)
+    return {
+        "run": data.run,
+        "state": data.state,
+        "verdict": data.verdict,
+        "head": _head(data),
+        "regime": points[-1].words if points else "",
+        "plane": Markup(draw_plane(data.run.name, points)) if points else "",
+        "settings": words.settings_as_text(data.run.stated),
+        "unreplayable": unreplayable(data.manifests.values()),
+        "missing": missing[:_MAX_SHOWN_MISSING],
+        "num_missing": len(missing),
+    }
+
+
+def _head(data: RunData) -> dict[str, Any]:
+    """What the run has come to, in words; a live page writes it anew."""
+    return {
+        "headline": words.headline(data.series, data.run.environment, data.updates, data.change),
+        "standstill": f"S{data.verdict.standstill[1:]}." if data.verdict.standstill else "",
+        "status": data.verdict.status,
+        "verdict": words.verdict_words(data.verdict),
+        "facts": words.facts(data),
+    }
+
+
+def page_data(data: RunData) -> dict[str, Any]:
+    """Build the JSON data for the page's script; every rollout and evaluation that is stored is a batch."""
     reasons = {reason: number for number, reason in enumerate(dict.fromkeys(d.reason for d in data.decisions))}
     last = max((x for series in data.series.values() for x in series), default=0)
     return {
         "run": data.run.name,
+        "head": _head(data),
         "why_not_drawn": words.why_not_drawn(data.run),
         "environment": data.run.environment,
         "observation": data.run.config.get("agent", {}).get("observation", "text"),
-        "images": data.images,
+        "images": {},
         "panels": [_packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run))],
         "other_panels": [_packed_panel(panel) for panel in other_panels(data.series)],
         "metrics": {name: list(series.items()) for name, series in sorted(data.series.items())},
@@ -102,7 +145,7 @@ def _page_data(data: ReportData) -> dict[str, Any]:
         "decisions": [_packed_decision(decision, reasons) for decision in data.decisions],
         "reasons": list(reasons),
         **_artifacts(data),
-        "batches": [_packed_batch(e, data.updates) for e in (*data.rollouts, *data.evaluations)],
+        "batches": _stored_batches(data),
     }
 
 
@@ -134,7 +177,23 @@ def _packed_batch(embedded: Embedded, updates: Mapping[int, int]) -> dict[str, A
     }
 
 
-def _artifacts(data: ReportData) -> dict[str, Any]:
+def _stored_batches(data: RunData) -> list[dict[str, Any]]:
+    sizes: Counter[int] = Counter()
+    for decision in data.decisions:
+        sizes[decision.iteration] += decision.num_trajectories
+    rollouts = [(iteration, None, sizes[iteration]) for iteration in data.stored_rollouts]
+    evaluations = [
+        (iteration, cell_of(place), (data.manifests[place].num_rows or 0) if place in data.manifests else 0)
+        for iteration, places in data.stored_evaluations.items()
+        for place in places
+    ]
+    return [
+        {"iteration": at, "updates": data.updates.get(at, 0), "cell": cell, "shown": size, "all": size}
+        for at, cell, size in (*rollouts, *evaluations)
+    ]
+
+
+def _artifacts(data: RunData) -> dict[str, Any]:
     """Build one row per artifact; equal provenance is stored only once."""
     origins: dict[str, int] = {}
     rows = []

@@ -12,7 +12,7 @@ from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.config.structure import flattened
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.registry import FILTERS
-from starpo.ragen.evidence.report.data import ReportData
+from starpo.ragen.evidence.report.data import ReportData, RunData
 from starpo.ragen.evidence.report.failures import Failures
 from starpo.ragen.learning.control.collapse import RunVerdict
 from starpo.ragen.learning.metrics.table import Series
@@ -119,7 +119,7 @@ def goes_wrong(failures: Failures | None) -> str:
     return f"What goes wrong now: {counts}{':' if failures.kinds else '.'}"
 
 
-def facts(data: ReportData) -> list[tuple[str, str]]:
+def facts(data: RunData) -> list[tuple[str, str]]:
     """Return names and values of the key facts; those that the run does not state are left out."""
     run, state, config = data.run, data.state, data.run.stated
     rows = [

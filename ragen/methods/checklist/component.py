@@ -5,8 +5,9 @@ import pyarrow as pa
 
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.methods.checklist.settings import ChecklistOptions
-from starpo.ragen.methods.judge.component import facts_of, filled_in
+from starpo.ragen.methods.judge.component import facts_of
 from starpo.ragen.methods.judge.judging import Judge
+from starpo.ragen.methods.judge.template import filled_in
 from starpo.ragen.store import Store
 
 

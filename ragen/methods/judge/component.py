@@ -4,7 +4,6 @@ Only well-formed responses are judged. The agent's text, including its actions, 
 as JSON strings: it cannot close the string, and so cannot pose as the judge's own instructions.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,14 +12,12 @@ import pyarrow as pa
 
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.methods.judge.judging import Judge
-from starpo.ragen.methods.judge.settings import PLACEHOLDER, JudgeOptions
+from starpo.ragen.methods.judge.settings import JudgeOptions
+from starpo.ragen.methods.judge.template import Facts, as_string, filled_in
 from starpo.ragen.store import Store
 
 _COLUMNS = ["trajectory_id", "turn", "observation", "think", "answer", "format_ok", "executed_actions"]
 _NOT_SEEN = "(nothing was observed after it: the episode ended)"
-
-Facts = Mapping[str, str]
-"""Placeholder -> its replacement."""
 
 
 def judge(turns: pa.Table, config: RewardConfig, store: Store) -> np.ndarray:
@@ -55,13 +52,8 @@ def _facts(row: Mapping[str, Any], after: str) -> Facts | None:
         return None
     return {
         "observation": row["observation"],
-        "think": json.dumps(row["think"] or "", ensure_ascii=False),
-        "answer": json.dumps(row["answer"], ensure_ascii=False),
-        "actions": ", ".join(json.dumps(action, ensure_ascii=False) for action in row["executed_actions"]) or "none",
+        "think": as_string(row["think"] or ""),
+        "answer": as_string(row["answer"]),
+        "actions": ", ".join(as_string(action) for action in row["executed_actions"]) or "none",
         "next_observation": after,
     }
-
-
-def filled_in(template: str, facts: Facts) -> str:
-    """Fill in a template in one pass, so that braces in the values are not interpreted."""
-    return PLACEHOLDER.sub(lambda match: facts[match[1]], template)

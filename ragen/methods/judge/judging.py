@@ -11,22 +11,21 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
-
-from starpo.ragen.agents.rollout.openai.client import open_client
-from starpo.ragen.agents.rollout.openai.errors import explained
 from starpo.ragen.core.errors import EngineError
+from starpo.ragen.methods.judge.asking import Reading, ask, open_judge
 from starpo.ragen.methods.judge.settings import JudgeOptions
 from starpo.ragen.store import Store
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_SHOWN = 80
-_LONGEST_WAIT_S = 10.0
+
+def _word_of(text: str) -> str | None:
+    last = (text.strip().splitlines() or [""])[-1]
+    word = re.sub(r"[^A-Z]", "", last.upper())
+    return word if word in ("YES", "NO") else None
 
 
-class _UnclearError(Exception):
-    """Answer that is neither YES nor NO."""
+_READING = Reading(_word_of, "YES or NO in the last line")
 
 
 class Judge:
@@ -70,7 +69,7 @@ class Judge:
 
     def _new_answers(self, prompts: Sequence[str]) -> dict[str, bool]:
         """Send the prompts concurrently, up to the limit; the first failure stops it, and answers so far are stored."""
-        with open_client(self._options, self._settings) as client:
+        with open_judge(self._options, self._settings) as client:
             threads = ThreadPoolExecutor(self._options.max_concurrent, thread_name_prefix="judge")
             futures = {prompt: threads.submit(self._answer, client, prompt) for prompt in prompts}
             wait(futures.values(), return_when=FIRST_EXCEPTION)
@@ -87,41 +86,9 @@ class Judge:
         return {prompt: future.result() for prompt, future in futures.items()}
 
     def _answer(self, client: Any, prompt: str) -> bool:
-        import openai
-
-        retries = self._options.max_retries  # for unclear answers; the client retries failed requests itself
-        attempts = Retrying(
-            retry=retry_if_exception_type(_UnclearError),
-            stop=stop_after_attempt(retries + 1),
-            wait=wait_exponential(0.1, max=_LONGEST_WAIT_S),
-            reraise=True,
-        )
-        try:
-            answer: str = attempts(self._once, client, prompt)
-        except _UnclearError as error:
-            raise EngineError(
-                f"the judge '{self._options.model}' at {self._options.base_url} said {error} in {retries + 1} "
-                f"attempts; expected YES or NO in the last line. Ask for that in {self._settings}.template, or raise "
-                f"{self._settings}.max_answer_tokens"
-            ) from None
-        except (openai.OpenAIError, ValueError, AttributeError, TypeError, IndexError) as error:
-            raise explained(error, self._options, retries, self._settings) from None
+        answer = ask(client, self._options, prompt, _READING, self._settings).word
         self._store.answers.put(self._question(prompt), answer)
         return answer == "YES"
-
-    def _once(self, client: Any, prompt: str) -> str:
-        completion = client.chat.completions.create(
-            model=self._options.model,
-            messages=[{"role": "user", "content": prompt}],
-            temperature=0.0,
-            **{self._options.limit_parameter: self._options.max_answer_tokens},
-        )
-        text = completion.choices[0].message.content or ""
-        last = (text.strip().splitlines() or [""])[-1]
-        word = re.sub(r"[^A-Z]", "", last.upper())
-        if word not in ("YES", "NO"):
-            raise _UnclearError(repr(text[:_LONGEST_SHOWN]))
-        return word
 
     def _question(self, prompt: str) -> dict[str, Any]:
         """Return everything that an answer depends on, as its cache key; without the server's address and API key."""

@@ -19,7 +19,14 @@ from transformers import PreTrainedTokenizerBase
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request, RolloutSession, StreamingSession
 from starpo.ragen.agents.rollout.episode import Episode, LiveEpisode, Row
-from starpo.ragen.agents.rollout.loop import prompt_with_room, request_of, share_initial_digests, table_of, texts_of
+from starpo.ragen.agents.rollout.loop import (
+    prompt_with_room,
+    request_of,
+    respond_all,
+    share_initial_digests,
+    table_of,
+    texts_of,
+)
 from starpo.ragen.agents.rollout.siblings import with_siblings
 from starpo.ragen.agents.rollout.stream import as_stream
 from starpo.ragen.config.agent import AgentConfig
@@ -146,10 +153,12 @@ class _Search:
         while waiting:
             finished = self._stream.finished()
             texts = texts_of(self._tokenizer, finished, self._contexts.stop_token_ids)
+            answered = []
             for (name, response), text in zip(finished, texts, strict=True):
                 if name not in waiting:
                     raise EngineError(f"the engine answered sequence '{name}' twice, or without a request")
-                waiting.pop(name).respond(response, text)
+                answered.append((waiting.pop(name), response, text))
+            respond_all(answered)
 
     def _score(self, candidates: Sequence[_PartialTrajectory]) -> None:
         """Score candidates, after playing the lookahead turns."""
@@ -209,7 +218,7 @@ def play_searching(
     """
     assert contexts.agent == agent, "the contexts were built for another agent"
     stop_at = None if deadline_s is None else time.monotonic() + deadline_s
-    roots = [LiveEpisode(episode, make(settings), contexts) for episode in episodes]
+    roots = [LiveEpisode(episode, make(settings, may_ask=True), contexts) for episode in episodes]
     share_initial_digests(roots)
     shard = _Search(session, contexts, tokenizer, sampling, max_context_tokens, search, score)
     beams = [[_PartialTrajectory(live, live.episode.trajectory_id)] for live in roots]

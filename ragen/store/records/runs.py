@@ -365,6 +365,11 @@ class Runs:
             self._write(path, state)
         return state
 
+    def stamp(self, run: str) -> str:
+        """Return a digest that changes once a stage is recorded; no file is read."""
+        listed = self._location.files(f"runs/{checked_name(run, 'run name')}/iterations")
+        return digest(repr([(file.path, file.size_bytes, file.modified) for file in listed]).encode())
+
     def state(self, run: str) -> RunState | None:
         """Return the state of a run; None if it was never written."""
         return self._read(RunState, f"runs/{checked_name(run, 'run name')}/state.json")

@@ -4,7 +4,8 @@ SweepResult -> draw_leaderboard -> SVG, PDF or PNG
 """
 
 from starpo.ragen.core.pictures import COLOURS, draw_interval, label, new_figure, points_axis, rendered, style
-from starpo.ragen.studies.leaderboard import Standing, SweepResult
+from starpo.ragen.studies.figures.differences import FILLED, draw_difference
+from starpo.ragen.studies.leaderboard import SweepResult
 
 MAX_ROWS = 60
 """Number of standings that are drawn, best first."""
@@ -22,7 +23,7 @@ def draw_leaderboard(result: SweepResult, form: str = "svg") -> bytes:
     kept = "" if len(rows) == len(measured) else f"; the best {len(rows)} of {len(measured)}"
     note = (
         f"left: success; right: success minus that of the first, on the same states; {result.confidence:.0%} intervals "
-        f"over initial states; filled on the right: p < 0.05 after Holm's correction for all pairs{kept}"
+        f"over initial states; {FILLED} for all pairs{kept}"
     )
     step = 0.8 / len(panels)
     with style():
@@ -38,12 +39,11 @@ def draw_leaderboard(result: SweepResult, form: str = "svg") -> bytes:
                 at, colour = place + step * (number - (len(panels) - 1) / 2), COLOURS[number % len(COLOURS)]
                 draw_interval(left, at, score.success, (score.low, score.high), colour)
                 if change := score.difference:
-                    ends, is_apart = (change.low, change.high), change.adjusted_p_value < 0.05
-                    draw_interval(right, at, change.mean, ends, colour, is_filled=is_apart)
+                    draw_difference(right, at, change, colour)
         left.set(xlim=(-0.02, 1.02), ylim=(len(rows) - 0.4, -0.6), xlabel="success")
         left.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
         left.grid(axis="x")
-        left.set_yticks(range(len(rows)), [label(_name(result, standing), 40) for standing in rows])
+        left.set_yticks(range(len(rows)), [label(result.label(standing.line), 40) for standing in rows])
         for axes in (left, right):
             axes.tick_params(axis="y", length=0)
         if len(panels) > 1:
@@ -53,10 +53,3 @@ def draw_leaderboard(result: SweepResult, form: str = "svg") -> bytes:
             for entry, panel in zip(legend.get_texts(), panels, strict=True):
                 entry.set_text(label(panel))
         return rendered(figure, form)
-
-
-def _name(result: SweepResult, standing: Standing) -> str:
-    """Name a row, with the temperature if there are several."""
-    has_several = len({of.temperature for of in result.leaderboard}) > 1
-    temperature = f" T={standing.temperature:g}" if has_several else ""
-    return f"{result.label(standing)}{temperature}"

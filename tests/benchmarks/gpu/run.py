@@ -1,8 +1,8 @@
 """A run of `sokoban.toml`: what its stages take, and what it learns."""
 
 import starpo
-from starpo.flows.console.listing import evaluation_curve
 from starpo.ragen.core.counts import counted
+from starpo.ragen.evidence.run_facts import evaluation_curve
 from starpo.ragen.evidence.times import BETWEEN, times_of
 from tests.benchmarks.gpu.learning import SETTINGS
 from tests.benchmarks.gpu.report import Report

@@ -17,7 +17,7 @@ from starpo.ragen.studies.leaderboard import SweepResult, summarise
 from starpo.ragen.studies.outcomes import CellOutcome
 from starpo.ragen.studies.scores import Score
 from starpo.ragen.studies.sweep import Sweep
-from starpo.ragen.studies.sweep_tables import sweep_tables
+from starpo.ragen.studies.sweep_tables import sweep_method, sweep_tables
 
 PROMPTS = [(number, f"d{number}") for number in range(10)]
 
@@ -91,6 +91,48 @@ def test_best_first_others_compared() -> None:
     for standings, second in ((result.leaderboard, str(equal)), (apart, "no prompt in common")):
         rows = sweep_tables(result.model_copy(update={"leaderboard": standings}))[0].rows
         assert [row["to the first"] for row in rows[:2]] == ["first", second]
+
+
+def test_pairs_by_hand() -> None:
+    """9, 6 and 2 successes of ten prompts: 3, 7 and 4 differ, all one way: p = 2 / 2^3, 2 / 2^7 and 2 / 2^4."""
+    result = summed([cell("a"), cell("b"), cell("c")], [outcome(2), outcome(9), outcome(6)])
+    assert [(pair.run, pair.to_run) for pair in result.pairs] == [("c", "b"), ("a", "b"), ("a", "c")]
+    differences = [pair.difference for pair in result.pairs]
+    assert [of.mean for of in differences] == pytest.approx([-0.3, -0.7, -0.4])
+    assert [of.num_up + of.num_down for of in differences] == [3, 7, 4]
+    assert [of.p_value for of in differences] == [0.25, 0.015625, 0.125]
+    assert [of.adjusted_p_value for of in differences] == [0.25, 0.046875, 0.25]  # times 1, 3, 2
+    assert differences[:2] == [standing.difference for standing in result.leaderboard[1:]]
+    assert [pair.panels["bandit"].difference for pair in result.pairs] == differences
+
+
+def test_pairs_without_first_shown() -> None:
+    def titles(number: int) -> list[str]:
+        result = summed([cell(f"r{n}") for n in range(number)], [outcome(n) for n in range(number)])
+        return [table.title for table in sweep_tables(result)] + [sweep_method(result)]
+
+    result = summed([cell("a"), cell("b"), cell("c")], [outcome(2), outcome(9), outcome(6)])
+    (row,) = sweep_tables(result)[1].rows
+    assert (row["line"], row["other"], row["p"], row["up"], row["down"]) == ("a@1", "c@1", "0.25", "0", "4")
+    assert not any("other pairs" in title for title in titles(2))
+    assert any("other pairs" in title for title in titles(6))
+    assert not any("other pairs" in title for title in titles(7))
+    assert titles(7)[-1].endswith("All 21 pairs: result.json, or -o FILE.csv.")
+
+
+def test_pairs_are_written(tmp_path: Path) -> None:
+    names = ("bandit", "sokoban")
+    cells = [cell(run, environment=name) for run in ("a", "b", "c") for name in names]
+    result = summed(cells, [played(number) for number in (3, 4, 5, 6, 7, 9)])
+    _, pairs = write_result(result, tmp_path / "result.csv")
+    assert pairs == tmp_path / "result-pairs.csv"
+    rows = list(csv.DictReader(pairs.open()))
+    assert [(row["run"], row["to_run"], row["panel"]) for row in rows[:3]] == [
+        ("b", "c", ""), ("b", "c", "bandit"), ("b", "c", "sokoban")
+    ]  # fmt: skip
+    assert len(rows) == 9
+    assert [float(row["difference"]) for row in rows[:3]] == pytest.approx([-0.25, -0.2, -0.3])
+    assert [row["return_difference"] for row in rows[:3]] == ["", "-2.0", "-3.0"]
 
 
 def test_environments_count_the_same() -> None:
@@ -199,7 +241,7 @@ def test_returns_and_totals_by_hand() -> None:
 def test_result_written_by_suffix(tmp_path: Path) -> None:
     result = summed([cell("a_1"), cell("b")], [played(3), played(9)])
     for suffix, start in {"csv": b"rank,run", "tex": b"% needs", "svg": b"<svg", "pdf": b"%PDF"}.items():
-        assert write_result(result, tmp_path / f"result.{suffix}").read_bytes().startswith(start)
+        assert write_result(result, tmp_path / f"result.{suffix}")[0].read_bytes().startswith(start)
     first, second = csv.DictReader((tmp_path / "result.csv").open())
     assert (first["run"], first["difference"], second["return_difference"]) == ("b", "", "-6.0")
     assert r"a\_1" in (tmp_path / "result.tex").read_text()

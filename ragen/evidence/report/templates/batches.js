@@ -1,9 +1,14 @@
-// Trajectories travel packed, a batch for each rollout and each evaluation; a batch is opened when it is first looked at.
+// Trajectories travel packed, a batch for each rollout and each evaluation; a batch is opened when it is first looked
+// at: in a report it is in the page, a live page asks for it.
 
 class Batches {
-  constructor(described) {
-    this.all = described.map((batch, number) => ({ ...batch, number }));
+  constructor(data) {
+    this._data = data;
     this._opened = new Map();
+  }
+
+  get all() {
+    return this._data.batches;
   }
 
   find(iteration, cell = null) {
@@ -14,9 +19,21 @@ class Batches {
     return this.all.filter((batch) => batch.cell === null);
   }
 
-  groups(batch) {
-    if (!this._opened.has(batch.number)) this._opened.set(batch.number, unpack(document.getElementById(`batch-${batch.number}`).textContent).then(withTexts));
-    return this._opened.get(batch.number);
+  async groups(batch) {
+    const name = `${batch.iteration} ${sourceOf(batch)}`;
+    if (!this._opened.has(name)) {
+      const packed = document.getElementById(`batch-${this.all.indexOf(batch)}`);
+      const opened = packed ? unpack(packed.textContent) : ask(`trajectories?iteration=${batch.iteration}${batch.cell === null ? "" : `&source=${encodeURIComponent(batch.cell)}`}`);
+      if (!packed) this._forget();
+      this._opened.set(name, opened.then((content) => withTexts(content, this._data.images)));
+      opened.catch(() => this._opened.delete(name)); // it may be there later
+    }
+    return this._opened.get(name);
+  }
+
+  // A live page keeps few: the server has them all.
+  _forget() {
+    for (const name of [...this._opened.keys()].slice(0, -7)) this._opened.delete(name);
   }
 }
 
@@ -27,9 +44,10 @@ async function unpack(packed) {
 }
 
 // A text of prompts travels once a batch; messages name its place.
-function withTexts({ texts, groups }) {
+function withTexts({ texts, groups, images }, known) {
+  Object.assign(known, images);
   for (const { prompt } of groups.flatMap((group) => group.members).flatMap((member) => member.turns)) {
-    if (prompt) prompt.added = prompt.added.map(([role, place, cut, size, images]) => ({ role, text: texts[place], cut, size, images }));
+    if (prompt) prompt.added = prompt.added.map(([role, place, cut, size, shown]) => ({ role, text: texts[place], cut, size, images: shown }));
   }
   return groups;
 }

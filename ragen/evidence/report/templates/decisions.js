@@ -89,12 +89,18 @@ function decisionMap(data, embedded) {
     while (step[0] && column >= 0 && column < columns && !at.has(column * rows + row)) column += step[0]; // iterations may be missing
     if (row >= 0 && row < rows && at.has(column * rows + row)) point(at.get(column * rows + row));
   });
-  new ResizeObserver(draw).observe(document.getElementById("heatmap"));
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  const replaced = new AbortController(); // a live page draws a new map
+  const observer = new ResizeObserver(() => {
+    if (canvas.isConnected) return draw();
+    replaced.abort();
+    return observer.disconnect();
+  });
+  observer.observe(document.getElementById("heatmap"));
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw, { signal: replaced.signal });
   const legend = html("p", { class: "legend" },
     html("span", {}, html("i", { class: "scale kept" }), `kept, score ${number(lowest)} to ${number(highest)}`),
     html("span", {}, html("i", { class: "scale dropped" }), "dropped"),
-    html("span", {}, html("i", { class: "dot" }), "trajectories are in this page"));
+    html("span", {}, html("i", { class: "dot" }), data.status ? "a rollout is stored" : "trajectories are in this page"));
   return [legend, html("div", { class: "scroll" }, canvas), words];
 }
 

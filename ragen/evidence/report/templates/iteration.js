@@ -2,20 +2,24 @@
 
 function iterationView(container, data, batches) {
   const [AT, STAGE, KIND, KEY, ROWS, BYTES, SECONDS, VERSION, REPEATABLE, WRITTEN, INPUTS, ORIGIN] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
-  const decisions = decisionsByIteration(data.decisions);
-  const metrics = Object.entries(data.metrics);
-  const known = [...new Set([...data.artifacts.map((row) => row[AT]), ...decisions.keys(), ...metrics.flatMap(([, points]) => points.map((p) => p[0]))])].sort((a, b) => a - b);
-  if (!known.length) {
-    container.append(html("p", { class: "muted" }, "No stage has been stored yet."));
-    return { known, show() {} };
-  }
-  const firstMade = new Map();
-  for (const row of data.artifacts) if (!firstMade.has(row[KEY])) firstMade.set(row[KEY], row[AT]);
-  const choice = html("select", { "aria-label": "Iteration" }, known.map((i) => html("option", { value: i }, String(i))));
+  let decisions, metrics, known, firstMade, present;
+  const choice = html("select", { "aria-label": "Iteration" });
   const [before, after] = ["Previous", "Next"].map((name) => html("a", { class: "button", role: "button" }, name));
   const title = html("h3", { class: "iteration-title", tabindex: "-1" });
   const body = html("div", { class: "iteration" });
+  const nothing = html("p", { class: "muted" }, "No stage has been stored yet.");
+  const controls = html("div", { class: "controls" }, title, html("label", {}, "Iteration ", choice), before, after);
   choice.addEventListener("change", () => goTo({ iteration: Number(choice.value) }));
+
+  function read() {
+    decisions = decisionsByIteration(data.decisions);
+    metrics = Object.entries(data.metrics);
+    known = [...new Set([...data.artifacts.map((row) => row[AT]), ...decisions.keys(), ...metrics.flatMap(([, points]) => points.map((p) => p[0]))])].sort((a, b) => a - b);
+    firstMade = new Map();
+    for (const row of data.artifacts) if (!firstMade.has(row[KEY])) firstMade.set(row[KEY], row[AT]);
+    choice.replaceChildren(...known.map((i) => html("option", { value: i }, String(i))));
+    container.replaceChildren(...(known.length ? [controls, body] : [nothing]));
+  }
 
   function input([role, key]) {
     const made = firstMade.get(key);
@@ -49,11 +53,35 @@ function iterationView(container, data, batches) {
     const rows = decisions.get(iteration);
     if (!rows) return html("p", { class: "muted" }, "The filter decided nothing in this iteration, or its decisions cannot be read.");
     const most = Math.max(...rows.map((r) => Math.abs(r[SCORE])), 1e-9);
-    return table(["#Rank", "Group", "Decision", "#Score", "", "#Mean return", "#Success", "Reason"], rows.map((row) => ({
+    const cells = new Map(rows.map((row) => [row[GROUP], html("span", { class: "cells" })]));
+    const drawn = table(["#Rank", "Group", "Decision", "#Score", "", "#Mean return", "#Success", "Members", "Reason"], rows.map((row) => ({
       attributes: { class: row[KEPT] ? "kept" : "dropped" },
       cells: [String(row[RANK] + 1), html("a", { href: addressOf({ iteration, group: row[GROUP] }) }, row[GROUP]), row[KEPT] ? "kept" : "dropped", number(row[SCORE]),
-        html("i", { class: "meter", style: `width:${(5 * Math.abs(row[SCORE])) / most}rem` }), number(row[MEAN]), percent(row[SUCCESS]), data.reasons[row[REASON]].replace(/^(kept|dropped): /, "")],
+        html("i", { class: "meter", style: `width:${(5 * Math.abs(row[SCORE])) / most}rem` }), number(row[MEAN]), percent(row[SUCCESS]), cells.get(row[GROUP]), data.reasons[row[REASON]].replace(/^(kept|dropped): /, "")],
     })), { class: "compact groups", "aria-label": "Groups of this iteration, the best score first" });
+    const order = html("select", { "aria-label": "Order of the groups" }, Object.keys(GROUP_ORDERS).map((name) => html("option", { value: name }, name)));
+    const elements = new Map(rows.map((row, n) => [row, drawn.querySelectorAll("tbody tr")[n]]));
+    const spreads = new Map();
+    order.addEventListener("change", () => drawn.querySelector("tbody").replaceChildren(...[...rows].sort((a, b) => GROUP_ORDERS[order.value](a, b, spreads)).map((row) => elements.get(row))));
+    memberCells(iteration, cells, spreads);
+    return [html("label", { class: "muted" }, "Order ", order), drawn];
+  }
+
+  // A cell a member, shaded by its return; they come with the iteration's trajectories.
+  async function memberCells(iteration, cells, spreads) {
+    const batch = batches.find(iteration);
+    if (!batch) return;
+    const groups = await batches.groups(batch).catch(() => []);
+    const returns = groups.flatMap((group) => group.members.map((member) => member.return)).filter((value) => value !== null);
+    const [low, high] = [Math.min(...returns), Math.max(...returns)];
+    for (const group of groups) {
+      const known = group.members.map((member) => member.return).filter((value) => value !== null);
+      spreads.set(group.id, Math.max(...known) - Math.min(...known));
+      cells.get(group.id)?.replaceChildren(...group.members.map((member) => html("a", {
+        href: addressOf({ iteration, trajectory: member.id }), class: member.valid ? null : "invalid", style: `--share:${high > low && member.return !== null ? (member.return - low) / (high - low) : 0.5}`,
+        title: `${member.id}: return ${number(member.return)}, ${outcomeOf(member)}`,
+      }, html("span", { class: "sr" }, `${member.id}, ${outcomeOf(member)}`))));
+    }
   }
 
   function summary(iteration) {
@@ -70,10 +98,12 @@ function iterationView(container, data, batches) {
       embedded ? html("a", { href: addressOf({ iteration, source: TRAINING }) }, plural(embedded.shown, "training trajectory", "training trajectories")) : null,
       ...batches.all.filter((b) => b.iteration === iteration && b.cell !== null).map((b) => html("a", { href: addressOf({ iteration, source: b.cell }) }, `${plural(b.shown, "episode")} of ${b.cell}`)),
     ].filter(Boolean);
-    return [html("p", {}, parts.length ? `${parts.join(" · ")}.` : "No metrics."), html("p", { class: "muted" }, links.length ? ["In this page: ", links.flatMap((link, n) => (n ? [", ", link] : [link])), "."] : "None of its trajectories are in this page.")];
+    return [html("p", {}, parts.length ? `${parts.join(" · ")}.` : "No metrics."), html("p", { class: "muted" }, links.length ? ["Look at ", links.flatMap((link, n) => (n ? [", ", link] : [link])), "."] : "None of its trajectories are in this page.")];
   }
 
   function show(iteration) {
+    present = iteration;
+    if (!known.length) return;
     const at = known.indexOf(iteration);
     choice.value = iteration;
     title.textContent = `Iteration ${iteration}`;
@@ -92,9 +122,21 @@ function iterationView(container, data, batches) {
       part("Groups", isOpen("Groups", true), groups(iteration)), part("Metrics", isOpen("Metrics", false), numbers(iteration)), part("Stages", isOpen("Stages", false), artifacts(iteration)));
   }
 
-  container.append(html("div", { class: "controls" }, title, html("label", {}, "Iteration ", choice), before, after), body);
-  return { known, show };
+  function renew() {
+    read();
+    show(present);
+  }
+
+  read();
+  return { last: () => known[known.length - 1], show, renew };
 }
+
+const GROUP_ORDERS = {
+  "the best score first": (a, b) => a[RANK] - b[RANK],
+  "the highest return first": (a, b) => b[MEAN] - a[MEAN],
+  "the widest spread of returns first": (a, b, spreads) => (spreads.get(b[GROUP]) ?? 0) - (spreads.get(a[GROUP]) ?? 0),
+  "by name": (a, b) => (a[GROUP] < b[GROUP] ? -1 : 1),
+};
 
 function fileSize(bytes) {
   return bytes < 1e3 ? `${bytes} B` : bytes < 1e6 ? `${number(bytes / 1e3)} kB` : `${number(bytes / 1e6)} MB`;

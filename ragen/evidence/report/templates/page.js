@@ -1,29 +1,47 @@
 // Puts the report's parts on the page, and opens what its address says.
 
 const data = JSON.parse(document.getElementById("page-data").textContent);
-const batches = new Batches(data.batches);
+const batches = new Batches(data);
 const toIteration = (iteration) => goTo({ iteration });
+const folded = new Map(); // place -> what makes it, once it is unfolded
 
-put("panels", data.panels.map((panel) => lineChart(panel, data.last_iteration, { signals: data.signals, onSelect: toIteration })));
-put("timeline", timeline(data.signals, data.last_iteration));
-put("heatmap", decisionMap(data, batches.rollouts.map((batch) => batch.iteration)));
-const oneIteration = iterationView(document.getElementById("iteration-view"), data, batches);
-const trajectories = viewer(document.getElementById("viewer"), data, batches);
-finder(document.getElementById("finder"), batches);
+function refill(place, parts) {
+  document.getElementById(place).replaceChildren(...[parts].flat(Infinity).filter(Boolean));
+}
+
+function drawCurves() {
+  refill("panels", data.panels.map((panel) => lineChart(panel, data.last_iteration, { signals: data.signals, onSelect: toIteration })));
+  refill("timeline", timeline(data.signals, data.last_iteration));
+  refill("heatmap", decisionMap(data, batches.rollouts.map((batch) => batch.iteration)));
+}
 
 // What is expensive and folded is made when it is unfolded.
 function whenOpened(selector, place, make) {
+  folded.set(place, make);
   document.querySelector(selector).addEventListener("toggle", (event) => {
-    const target = document.getElementById(place);
-    if (event.target.open && !target.childElementCount) target.append(...[make()].flat());
+    if (event.target.open && !document.getElementById(place).childElementCount) refill(place, make());
   });
 }
+
+drawCurves();
+const oneIteration = iterationView(document.getElementById("iteration-view"), data, batches);
+const trajectories = viewer(document.getElementById("viewer"), data, batches);
+if (document.getElementById("finder")) finder(document.getElementById("finder"), batches);
 whenOpened("#curves details", "other-panels", () => data.other_panels.map((panel) => lineChart(panel, data.last_iteration, { onSelect: toIteration })));
 whenOpened("#decisions details", "decision-table", () => decisionTable(data));
 
+// Draws anew what `data` now says; what is being looked at stays.
+function renew() {
+  writeHead(data.head);
+  drawCurves();
+  for (const [place, make] of folded) if (document.getElementById(place).childElementCount) refill(place, make());
+  oneIteration.renew();
+  trajectories.renew();
+}
+
 async function openAddress(isArrival) {
   const wanted = readAddress(window.location.hash);
-  const last = batches.rollouts.length ? batches.rollouts[batches.rollouts.length - 1].iteration : oneIteration.known[oneIteration.known.length - 1];
+  const last = batches.rollouts.length ? batches.rollouts[batches.rollouts.length - 1].iteration : oneIteration.last();
   const place = wanted || { iteration: last ?? 0, source: null, group: null, trajectory: null, turn: null, beside: null };
   if (!wanted && !isArrival) return; // a plain anchor
   oneIteration.show(place.iteration);

@@ -1,12 +1,8 @@
 // The trajectory viewer: a rollout or an evaluation, one of its groups, one of its members, turn by turn.
 
 function viewer(container, data, batches) {
-  if (!batches.all.length) {
-    container.append(html("p", { class: "muted" }, "No trajectory has been stored yet."));
-    return { show() {} };
-  }
-  const iterations = [...new Set(batches.all.map((b) => b.iteration))];
-  const iterationChoice = html("select", { "aria-label": "Iteration of the trajectories" }, iterations.map((i) => html("option", { value: i }, String(i))));
+  let iterations = [];
+  const iterationChoice = html("select", { "aria-label": "Iteration of the trajectories" });
   const sourceChoice = html("select", { "aria-label": "Training rollout or evaluation" });
   const groupChoice = html("select", { "aria-label": "Group" });
   const groupLabel = html("label", { class: "wide" }, "Group ", groupChoice);
@@ -19,17 +15,40 @@ function viewer(container, data, batches) {
   const elsewhere = html("p", { class: "muted elsewhere" });
   const stage = html("div", { class: "trajectory" });
   let present = null; // of the address
+  let shown = null; // the batch on the page
   let film = null;
+  const keys = html("p", { class: "muted keys" }, [["j", "k"], ["J", "K"], ["[", "]"], ["n"]].map((names, n) => [n ? " · " : "", names.map((name) => html("kbd", {}, name)), ` ${["trajectory", "group", "iteration", "next failure"][n]}`]));
   const shade = shadeChoice(() => {});
 
   const cellOf = (place) => (place.source === null || place.source === TRAINING ? null : place.source);
 
+  function read() {
+    iterations = [...new Set(batches.all.map((b) => b.iteration))].sort((a, b) => a - b);
+    const chosen = iterationChoice.value;
+    iterationChoice.replaceChildren(...iterations.map((i) => html("option", { value: i }, String(i))));
+    if (chosen) iterationChoice.value = chosen;
+    container.replaceChildren(...(batches.all.length ? parts : [html("p", { class: "muted" }, "No trajectory has been stored yet.")]));
+  }
+
+  // What is looked at stays, unless there was nothing to look at.
+  function renew() {
+    read();
+    if (!shown && present && batches.all.length) show(readAddress(window.location.hash) || { ...present, iteration: batches.rollouts[0]?.iteration ?? present.iteration });
+  }
+
   async function show(wanted) {
     present = wanted;
+    shown = null;
     const batch = batches.find(wanted.iteration, cellOf(wanted));
     if (!batch) return absent(wanted);
-    const groups = await batches.groups(batch);
+    let groups;
+    try {
+      groups = await batches.groups(batch);
+    } catch (error) {
+      return absent(wanted, error.message);
+    }
     if (present !== wanted) return undefined;
+    shown = batch;
     const isOf = (group) => group.members.find((m) => m.id === wanted.trajectory);
     const group = groups.find((g) => (wanted.trajectory ? isOf(g) : g.id === wanted.group)) || groups.find((g) => g.id === wanted.group) || groups[0];
     const trajectory = isOf(group) || group.members[0];
@@ -47,7 +66,33 @@ function viewer(container, data, batches) {
     if (chosen) members.scrollTop = chosen.offsetTop - members.offsetTop - (members.clientHeight - chosen.offsetHeight) / 2;
   }
 
-  function absent(wanted) {
+  // From what is shown to another trajectory, group or iteration; "failure" goes over groups, to the next that failed.
+  async function step(what, by) {
+    if (!shown) return;
+    const batch = shown;
+    const groups = await batches.groups(batch);
+    const all = groups.flatMap((group) => group.members.map((member) => ({ group, member })));
+    const at = all.findIndex(({ member }) => member.id === stage.dataset.id);
+    const alike = batches.all.filter((b) => b.cell === batch.cell).sort((a, b) => a.iteration - b.iteration);
+    const next = {
+      trajectory: () => all[at + by],
+      group: () => all.find(({ group }) => group === groups[groups.indexOf(all[at].group) + by]),
+      failure: () => all.slice(at + 1).find(({ member }) => member.success === false),
+      iteration: () => null,
+    }[what]();
+    if (next) goTo({ iteration: batch.iteration, source: sourceOf(batch), trajectory: next.member.id });
+    const other = what === "iteration" ? alike[alike.indexOf(batch) + by] : null;
+    if (other) goTo({ iteration: other.iteration, source: sourceOf(other) });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest("input, select, textarea, .player, canvas, svg, .tokens");
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = { j: ["trajectory", 1], k: ["trajectory", -1], J: ["group", 1], K: ["group", -1], n: ["failure", 1], "]": ["iteration", 1], "[": ["iteration", -1] }[event.key];
+    if (act) step(...act);
+  });
+
+  function absent(wanted, reason = "") {
     const of = cellOf(wanted) ? `the evaluation ${cellOf(wanted)}` : "the rollout";
     iterationChoice.selectedIndex = iterations.indexOf(wanted.iteration);
     members.replaceChildren();
@@ -55,6 +100,10 @@ function viewer(container, data, batches) {
     elsewhere.replaceChildren();
     stage.replaceChildren();
     heading.textContent = `Iteration ${wanted.iteration}`;
+    if (data.status) { // the page is live: it has all that is stored
+      about.replaceChildren(`The trajectories of ${of} at iteration ${wanted.iteration} cannot be shown: ${reason || "they are not stored, or not yet"}.`);
+      return;
+    }
     about.replaceChildren(`The trajectories of ${of} at iteration ${wanted.iteration} are not in this page. They are in the store, if there are any: `,
       html("code", {}, `starpo report ${data.run} --embed ${wanted.iteration}`), " adds those of its rollout to this page.");
   }
@@ -91,6 +140,7 @@ function viewer(container, data, batches) {
   function open(batch, group, trajectory, largest) {
     const other = peersOf(group, trajectory).find((m) => m.id === present.beside) || null;
     besideChoices(batch, group, trajectory, other);
+    stage.dataset.id = trajectory.id;
     heading.textContent = batch.cell === null ? `Iteration ${batch.iteration}, trajectory ${trajectory.id}` : `Evaluation ${batch.cell} after ${plural(batch.updates, "update")}, episode ${trajectory.id}`;
     if (other) heading.textContent += ` beside ${other.id}`;
     facts.replaceChildren(...(other ? [] : [trajectoryFacts(trajectory, group)]));
@@ -144,9 +194,10 @@ function viewer(container, data, batches) {
   sourceChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), source: sourceChoice.value }));
   besideChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), source: sourceChoice.value, trajectory: members.querySelector("[aria-current]").dataset.id, beside: besideChoice.value || null }));
   groupChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), group: groupChoice.value }));
-  container.append(
+  const parts = [
     html("div", { class: "controls" }, html("label", {}, "Iteration ", iterationChoice), html("label", {}, "From ", sourceChoice), groupLabel, besideLabel),
-    about, members, heading, facts, elsewhere, shade.element, stage);
+    about, members, heading, facts, elsewhere, keys, shade.element, stage];
+  read();
   shade.start();
-  return { show };
+  return { show, renew };
 }

@@ -14,17 +14,32 @@ def test_sign_test_by_hand() -> None:
     assert sign_flip_test(np.zeros(3)) == 1.0
 
 
-@pytest.mark.parametrize("differences", [[1.0, 0.5, 0.25, -0.25, 0.75], [3.0, -1.0, -1.0, 2.0, 0.0, 0.1]])
-def test_flips_match_enumeration(differences: list[float]) -> None:
+def enumerated(differences: list[float]) -> float:
     signs = np.array(list(itertools.product((-1, 1), repeat=len(differences))))
-    exact = (np.abs(signs @ differences) >= abs(sum(differences)) - 1e-9).mean()
-    assert sign_flip_test(np.array(differences)) == pytest.approx(exact, abs=0.02)  # four standard errors
+    return float((np.abs(signs @ differences) >= abs(sum(differences)) - 1e-9).mean())
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=9), st.sampled_from([0.1, 1 / 3, 0.125, 7.0]))
+def test_flips_of_units_are_exact(units: list[int], unit: float) -> None:
+    differences = [unit * number for number in units]
+    assert sign_flip_test(np.array(differences)) == pytest.approx(enumerated(differences), abs=1e-12)
+
+
+def test_flips_without_unit_are_drawn() -> None:
+    differences = [3**0.5, -(2**0.5), -1.0, 2.0, 0.0, 5**0.5]
+    p_value = sign_flip_test(np.array(differences))
+    assert p_value == pytest.approx(enumerated(differences), abs=0.02)  # four standard errors
+    assert p_value == sign_flip_test(np.array(differences))
+
+
+def test_many_states_have_small_p() -> None:
+    """40 states up by 1/4 or 1/2: only the two signs of all reach the sum."""
+    assert sign_flip_test(np.array([0.25, 0.5] * 20)) == pytest.approx(2 / 2**40)
 
 
 def test_holm_by_hand() -> None:
     # sorted 0.01, 0.02, 0.04: times 3, 2, 1 gives 0.03, 0.04, 0.04
     assert holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
-    assert holm([0.01, 0.02], num_hypotheses=3) == pytest.approx([0.03, 0.04])
     assert holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([]) == []
 

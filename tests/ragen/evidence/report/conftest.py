@@ -120,11 +120,15 @@ def store_run(store: Store, name: str, folder: Path) -> None:
     config = StarPOConfig(environment=SETTINGS, agent=AGENT, iterations=ITERATIONS, filter=FilterConfig(keep=0.5))
     store.runs.create(name, flow="starpo", preset=HOSTILE[0], config=config.model_dump(mode="json"))
 
-    def work(iteration: int, stage_name: str, inputs: dict[str, str], seconds: float, **more: Any) -> Facts:
+    def work(
+        iteration: int, stage_name: str, inputs: dict[str, str], seconds: float, headline: Any = None, **more: Any
+    ) -> Facts:
         stage, settings = Stage(name=stage_name, version=1), {"iteration": iteration, **more}
         key = stage_key(stage, settings, inputs, 0)
         provenance = {"seconds": seconds}
-        return Facts(key=key, stage=stage, settings=settings, inputs=inputs, seed=0, provenance=provenance)
+        return Facts(
+            key=key, stage=stage, settings=settings, inputs=inputs, seed=0, provenance=provenance, headline=headline
+        )
 
     def put(kind: str, table: pa.Table, iteration: int, stage_name: str, *rest: Any, **more: Any) -> str:
         made = work(iteration, stage_name, *rest, **more)
@@ -167,7 +171,7 @@ def store_success(store: Store, name: str, iteration: int, put: Any) -> None:
         panel = tuple((f"p{prompt:04d}", derive_seed(99, "environment", 0, prompt)) for prompt in range(3))
         episodes = fold_episodes(play_turns(panel, 1), "sokoban", 0.5)
         played = {"environment": SETTINGS.model_dump(mode="json"), "cell": "sokoban", "panel": "0" * 32}
-        put("episodes", episodes, iteration, "evaluate:sokoban", {}, 1.0, **played)
+        put("episodes", episodes, iteration, "evaluate:sokoban", {}, 1.0, values, **played)
 
 
 @pytest.fixture(scope="session")

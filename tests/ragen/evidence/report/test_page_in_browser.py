@@ -21,6 +21,30 @@ def test_every_part_is_drawn(page) -> None:
     assert page.count(".token") > 10
 
 
+def test_keys_go_to_other_trajectories(page, stored_run: Store) -> None:
+    def press(key: str) -> str:
+        before = page.run("return location.hash")
+        page.press("h1", key)
+        page.wait_for(
+            f"location.hash !== {json.dumps(before)} && document.documentElement.dataset.ready === location.hash"
+        )
+        return page.text(".trajectory-title")
+
+    page.go("#iteration=1&group=i1-g0")
+    [first, second], groups = page.texts(".members .member b"), page.count("[aria-label='Group'] option")
+    assert (first, second, groups) == ("0", "1", 3)
+    assert press("j").endswith("i1-g0-1")
+    assert press("k").endswith("i1-g0-0")
+    assert not press("J").endswith("i1-g0-0")
+    assert press("]").startswith("Iteration 2, trajectory ")
+    assert press("[").startswith("Iteration 1, trajectory ")
+    press("n")
+    assert page.count(".members [aria-current].success") == 0
+    page.put("[aria-label='Search text']", "jk")
+    page.press("[aria-label='Search text']", "j")
+    assert page.run("return location.hash") == page.run("return document.documentElement.dataset.ready")
+
+
 def test_folded_prompt_shows_model_input(page, stored_run: Store) -> None:
     row = rows(stored_run, 1, "rollout", "turns")[1]
     page.go(f"#iteration=1&trajectory={row['trajectory_id']}&turn={row['turn']}")

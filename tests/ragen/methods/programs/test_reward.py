@@ -86,7 +86,7 @@ def test_reward_command_reads_json(folder, program):
         reward_of(program("", reward=["true"]), TASK, done(""), SAID)
 
 
-def test_reward_command_that_nobody_needs_any_more_is_killed(folder, program):
+def test_unwanted_reward_command_is_killed(folder, program):
     unwanted = Event()
     unwanted.set()  # before the command is started, as where a rollout is stopped between two rewards
     slow, started_at = program("", reward=["sleep", "600"]), time.monotonic()

@@ -5,9 +5,10 @@ import pytest
 
 from starpo.ragen.agents.evaluation.episodes import episode_turns, fold_episodes
 from starpo.ragen.runs.verify.numbers import folding_differences
+from starpo.schemas.validate import validate
 from tests.examples import example
 
-TURNS = episode_turns(example("turns"))
+TURNS = episode_turns(example("turns"), has_tokens=True)
 EPISODES = fold_episodes(TURNS, "sokoban", 0.5)
 
 
@@ -39,12 +40,15 @@ def test_missing_episodes_are_counted() -> None:
     assert sentence == "there are 7 episodes, their turns give 8"
 
 
-def test_unknown_tokens_are_not_counted() -> None:
+@pytest.mark.parametrize("has_tokens", [False, True])
+def test_unknown_tokens_are_not_counted(has_tokens: bool) -> None:
     rows = example("turns").to_pylist()
     for row in rows:
         row["behaviour_logprobs"] = [float("nan")] * len(row["response_ids"])
-    turns = episode_turns(pa.Table.from_pylist(rows, schema=example("turns").schema))
+    turns = episode_turns(pa.Table.from_pylist(rows, schema=example("turns").schema), has_tokens=has_tokens)
     assert {row["finish_reason"] for row in turns.to_pylist()} == {"unknown"}
-    assert not any(row["response_ids"] or row["behaviour_logprobs"] for row in turns.to_pylist())
+    assert not any(row["behaviour_logprobs"] for row in turns.to_pylist())
+    assert [row["response_ids"] for row in turns.to_pylist()] == [row["response_ids"] * has_tokens for row in rows]
+    validate(turns, "episode_turns")
     assert all(row["prompt_ids"] for row in turns.to_pylist())
     assert list(folding_differences(EPISODES, turns)) == []

@@ -1,0 +1,76 @@
+"""`starpo view`: the runs of a store in a browser, while they train and afterwards."""
+
+import secrets
+import socket
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from starpo.flows.cli.options import StoreOption, open_store
+from starpo.flows.console.terminal import Console, say
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.outputs import whole_file
+
+_PORT = 4280
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def view(
+    run: Annotated[str | None, typer.Argument(help="Run to open. Default: the list of all runs.")] = None,
+    store: StoreOption = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help=f"Port; 0: any free one. Default: {_PORT}, or a free one.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Another than loopback lets other machines in, with a token.")
+    ] = "127.0.0.1",
+    address_file: Annotated[Path | None, typer.Option(hidden=True, help="Receives address and store.")] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
+) -> None:
+    """Look at runs in a browser, live while they train: curves, groups, every trajectory. Nothing is written."""
+    import uvicorn
+
+    from starpo.ragen.evidence.view.app import application
+    from starpo.ragen.evidence.view.guard import Guard
+    from starpo.ragen.evidence.view.reading import StoreReader
+
+    opened = open_store(store)
+    if store is not None:
+        opened.expect()
+    if run is not None:
+        opened.runs.get(run)
+    listener = _listen(host, port)
+    number = listener.getsockname()[1]
+    token = "" if host in _LOOPBACK else secrets.token_urlsafe(16)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{number}/"
+    if address_file is not None:
+        with whole_file(address_file) as unfinished:
+            unfinished.write_text(f"{address}\n{opened.address}\n")
+    address += f"run/{quote(run, safe='')}" if run is not None else ""
+    say(Console(), f"{opened.url}: {address}{f'?token={token}' if token else ''}\nCtrl-C ends it; runs go on.")
+    if browser:
+        webbrowser.open(address if not token else f"{address}?token={token}")
+    config = uvicorn.Config(
+        Guard(application(StoreReader(opened)), number, token),
+        log_config=None, access_log=False, ws="none", lifespan="off", server_header=False, proxy_headers=False,
+        timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    """Take the port that was asked for; without one, the usual port, or a free one if that is in use.
+
+    Raises:
+        ConfigError: If it cannot be taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for wanted in (port,) if port is not None else (_PORT, 0):
+        try:
+            return socket.create_server((host, wanted), family=family)
+        except OSError as error:
+            reason = error.strerror or str(error)
+    raise ConfigError(f"{host}:{wanted} cannot be listened on ({reason}); choose another --port or --host")

@@ -1,0 +1,77 @@
+// All runs of a store, asked for every second while one of them trains.
+
+const ASK_MS = 1000;
+const AT_REST_MS = 5000;
+const MOST_DRAWN = 200;
+const query = document.getElementById("filter");
+let runs = JSON.parse(document.getElementById("page-data").textContent);
+let tag = null;
+
+// Success on the panel at every evaluated checkpoint, from 0 to 1.
+function curve(points) {
+  if (points.length < 2) return null;
+  const [width, height] = [120, 28];
+  const last = points[points.length - 1].iteration - points[0].iteration || 1;
+  const x = (point) => 2 + ((width - 4) * (point.iteration - points[0].iteration)) / last;
+  const y = (value) => 2 + (height - 4) * (1 - value);
+  const line = points.map((point, n) => `${n ? "L" : "M"}${x(point).toFixed(1)} ${y(point.success).toFixed(1)}`).join("");
+  const band = [...points.map((p) => [x(p), y(p.high)]), ...points.map((p) => [x(p), y(p.low)]).reverse()];
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "spark", role: "img", "aria-label": `Success from ${percent(points[0].success)} to ${percent(points[points.length - 1].success)}` },
+    svg("path", { class: "band", style: "--line:var(--series-0)", d: `${band.map((p, n) => `${n ? "L" : "M"}${p[0].toFixed(1)} ${p[1].toFixed(1)}`).join("")}Z` }),
+    svg("path", { class: "joined", style: "--line:var(--series-0)", d: line }));
+}
+
+function success(run) {
+  if (!run.curve.length) return html("span", { class: "muted" }, "not evaluated yet");
+  const last = run.curve[run.curve.length - 1];
+  return [html("b", {}, percent(last.success)), html("span", { class: "muted" }, ` ${percent(last.low)} to ${percent(last.high)}`), run.curve.length > 1 ? html("span", { class: "muted" }, `, from ${percent(run.success_first)}`) : null];
+}
+
+function progress(run) {
+  if (run.iterations === null) return "";
+  const done = run.planned ? `${count(run.iterations)} of ${count(run.planned)}` : count(run.iterations);
+  const updates = run.updates === run.iterations ? null : html("span", { class: "muted" }, `, ${plural(run.updates, "update")}`);
+  return [done, updates, run.activity ? html("div", { class: "muted" }, run.activity, run.seconds_left ? ` · ${lasting(run.seconds_left)} left` : "") : null];
+}
+
+function row(run) {
+  const trouble = run.fault || run.warning;
+  return { attributes: { "data-run": run.run }, cells: [
+    [html("a", { href: `/run/${encodeURIComponent(run.run)}` }, run.run), trouble ? html("div", { class: run.fault ? "bad" : "warn" }, trouble) : null],
+    html("span", { class: `pill state ${run.state}` }, run.state),
+    [run.preset || "", run.flow && run.flow !== "starpo" ? html("span", { class: "muted" }, ` ${run.flow}`) : null],
+    progress(run), success(run), curve(run.curve),
+    run.hours === null ? "" : lasting(3600 * run.hours), run.created ? html("span", { class: "muted" }, run.created.slice(0, 16).replace("T", " ")) : "",
+  ] };
+}
+
+function draw() {
+  const words = query.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const chosen = runs.filter((run) => words.every((word) => `${run.run} ${run.preset} ${run.state} ${run.flow}`.toLowerCase().includes(word)));
+  const drawn = chosen.slice(0, MOST_DRAWN);
+  const place = document.getElementById("runs");
+  place.replaceChildren(drawn.length
+    ? table(["Run", "State", "Preset", "Iterations", "Success on its panel", "", "#Time", "Begun, UTC"], drawn.map(row), { "aria-label": "Runs" })
+    : html("p", { class: "muted" }, runs.length ? "No run has these words." : "There are no runs yet: starpo train sokoban makes one."));
+  document.getElementById("counted").textContent = `${chosen.length === runs.length ? plural(runs.length, "run") : `${count(chosen.length)} of ${plural(runs.length, "run")}`}${drawn.length < chosen.length ? `, the newest ${MOST_DRAWN} are shown` : ""}`;
+}
+
+async function follow() {
+  let wait = AT_REST_MS;
+  try {
+    const response = await fetch("/runs", tag ? { headers: { "If-None-Match": tag } } : {});
+    if (response.status === 200) {
+      tag = response.headers.get("ETag");
+      runs = await response.json();
+      draw();
+    }
+    if (runs.some((run) => run.state === "running")) wait = ASK_MS;
+  } catch (error) {
+    document.getElementById("counted").textContent = `not up to date: ${error.message}`;
+  }
+  setTimeout(follow, wait);
+}
+
+query.addEventListener("input", draw);
+draw();
+setTimeout(follow, ASK_MS);

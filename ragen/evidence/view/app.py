@@ -1,0 +1,107 @@
+"""The addresses of the live pages, and what each answers.
+
+/                                             all runs, as a page; /runs: as JSON
+/run/NAME                                     a run, as a page; /run/NAME/data: what the page draws, as JSON
+/run/NAME/status                              its state, and the version of its data: asked every second
+/run/NAME/trajectories?iteration=3&source=    those of a rollout, or of an evaluation, as gzipped JSON
+/run/NAME/search?text=push&success=false      trajectories of all rollouts (`searching.Query`), as JSON
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from starpo.ragen.core.errors import StarPOError, one_line
+from starpo.ragen.evidence.report.document import rounded
+from starpo.ragen.evidence.report.page import page_data, render_live_page
+from starpo.ragen.evidence.view.reading import StoreReader
+from starpo.ragen.evidence.view.runs_page import render_runs
+from starpo.ragen.evidence.view.searching import Query, search
+
+_QUERY = TypeAdapter(Query)
+_OF_STATUS = ("state", "iterations", "planned", "activity", "seconds_left", "warning", "fault")
+
+
+def application(reader: StoreReader) -> Starlette:
+    """Return the ASGI application, to be wrapped in a `Guard`."""
+
+    def runs(_: Request) -> Response:
+        return _json(reader.runs())
+
+    def runs_page(_: Request) -> Response:
+        return HTMLResponse(render_runs(reader.store.url, reader.runs()))
+
+    def run_page(request: Request) -> Response:
+        name = request.path_params["run"]
+        viewed = reader.run(name)
+        return HTMLResponse(
+            render_live_page(viewed.data, viewed.missing, {"version": viewed.version, **status_of(name)})
+        )
+
+    def status(request: Request) -> Response:
+        name = request.path_params["run"]
+        return _json({"version": reader.version(name), **status_of(name)})
+
+    def status_of(name: str) -> dict[str, Any]:
+        facts = reader.facts(name)
+        return {field: facts[field] for field in _OF_STATUS}
+
+    def data(request: Request) -> Response:
+        viewed = reader.run(request.path_params["run"])
+        return _json({"version": viewed.version, **rounded(page_data(viewed.data))})
+
+    def trajectories(request: Request) -> Response:
+        iteration, cell = request.query_params.get("iteration", ""), request.query_params.get("source")
+        if not iteration.isdecimal() or len(iteration) > 9:
+            return PlainTextResponse("iteration: a whole number is expected", 400)
+        packed = reader.trajectories(request.path_params["run"], int(iteration), cell or None)
+        return Response(packed, media_type="application/json", headers={"Content-Encoding": "gzip"})
+
+    def search_page(request: Request) -> Response:
+        try:
+            query = _QUERY.validate_python({name: value for name, value in request.query_params.items() if value})
+        except ValidationError as error:
+            fault = error.errors()[0]
+            return PlainTextResponse(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", 400)
+        return _json(search(reader.store, reader.run(request.path_params["run"]).data, query))
+
+    pages = {
+        "/": runs_page,
+        "/runs": runs,
+        "/run/{run}": run_page,
+        "/run/{run}/status": status,
+        "/run/{run}/data": data,
+        "/run/{run}/trajectories": trajectories,
+        "/run/{run}/search": search_page,
+    }
+    return Starlette(routes=[Route(path, _answering(answer)) for path, answer in pages.items()])
+
+
+def _answering(answer: Callable[[Request], Response]) -> Callable[[Request], Any]:
+    """Answer in a thread, with the error's own words where something cannot be read, and not twice what is known."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            response = await run_in_threadpool(answer, request)
+        except StarPOError as error:
+            return PlainTextResponse(one_line(error), 404)
+        tag = f'"{hashlib.sha256(bytes(response.body)).hexdigest()[:32]}"'
+        response.headers.update({"ETag": tag, "Cache-Control": "private, no-cache"})
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        return response
+
+    return answered
+
+
+def _json(value: Any) -> Response:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return Response(text.encode("utf-8", "surrogatepass"), media_type="application/json")
