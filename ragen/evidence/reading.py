@@ -106,7 +106,7 @@ class Reader:
         if place is None:
             return None
         try:
-            return self.store.read_table(place.kind, place.key, columns)
+            return hashed_table(self.store, self.store.manifest(place.kind, place.key), columns)
         except StarPOError as error:
             self.note(place, error)
             return None
@@ -130,22 +130,26 @@ def places(iterations: Mapping[int, StageKeys]) -> list[Place]:
     ]
 
 
-def hashed_metrics(store: Store, metrics: Manifest) -> dict[str, float]:
-    """Read the metrics of a stage to show them: hashed as by `Store.read_table`, but not validated again.
+def hashed_table(store: Store, dataset: Manifest, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a dataset to show it: hashed as by `Store.read_table`, but not validated again.
 
-    The hashes prove that they are what was validated when it was written, and a listing of thousands is four times as
+    The hashes prove that it is what was validated when it was written, and a listing of thousands is four times as
     fast without pandera and polars.
 
     Raises:
         ArtifactMissingError, ArtifactDamagedError, StoreError: As `Store.read_table`.
     """
-    parts, columns = store.parts_of(metrics, should_verify=True), ["name", "value"]
+    schema, parts = columns_schema(dataset.kind, columns), store.parts_of(dataset, should_verify=True)
     try:
-        tables = [pq.ParquetFile(part, pre_buffer=False).read(columns, use_threads=False) for part in parts]
-        rows = pa.concat_tables(tables).cast(columns_schema("metrics", columns))
-    except (pa.ArrowException, ValueError) as error:
-        raise store.damaged("metrics", metrics.key, f"its columns are not the dataset's ({error})") from error
-    return metric_values(rows)
+        tables = [pq.ParquetFile(part, pre_buffer=False).read(schema.names, use_threads=False) for part in parts]
+        return pa.concat_tables(tables).select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError, KeyError) as error:
+        raise store.damaged(dataset.kind, dataset.key, f"its columns are not the dataset's ({error})") from error
+
+
+def hashed_metrics(store: Store, metrics: Manifest) -> dict[str, float]:
+    """Read the metrics of a stage to show them (`hashed_table`)."""
+    return metric_values(hashed_table(store, metrics, ["name", "value"]))
 
 
 def side_by_side(store: Store, read: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
