@@ -9,7 +9,8 @@ SAID = "<think>go</think><answer>Right</answer>"
 
 
 class Server(ThreadingHTTPServer):
-    """Completions server; `script` lists the outcomes of the first requests, one word each."""
+    """Completions server; `script` lists the outcomes of the first requests, one word each. `say` is the text of all
+    responses, or makes it of a request."""
 
     daemon_threads = True
 
@@ -65,8 +66,9 @@ class Handler(BaseHTTPRequestHandler):
         elif what != "ok":
             self.answer(int(what), {"error": {"message": f"refused {self.headers['Authorization']}"}})
         else:
-            reply = {"message": {"role": "assistant", "content": server.say}} if "chat" in self.path else {}
-            choice = {"index": 0, "finish_reason": server.finish, "text": server.say, **reply}
+            text = server.say(body) if callable(server.say) else server.say
+            reply = {"message": {"role": "assistant", "content": text}} if "chat" in self.path else {}
+            choice = {"index": 0, "finish_reason": server.finish, "text": text, **reply}
             choice |= {"token_ids": server.token_ids} if server.token_ids is not None else {}
             usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
             self.answer(200, {"id": "x", "object": "text_completion", "choices": [choice], "usage": usage})
