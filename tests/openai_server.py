@@ -13,6 +13,7 @@ class Server(ThreadingHTTPServer):
     responses, or makes it of a request."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)

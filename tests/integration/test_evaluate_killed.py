@@ -89,5 +89,6 @@ def test_killed_evaluation_asks_for_the_rest(server: Server, tmp_path: Path) -> 
     assert sorted(asked_again) == sorted(row["think"] for row in turns if row["trajectory_id"] in missing)
     assert num_before + len(of_rest) - len(of_whole) <= 4 * 64 * NUM_TURNS  # what was in play is asked for again
     for kind in ("episode_turns", "episodes", "metrics"):
+        assert store.read_table(kind, key).to_pylist() == undisturbed.read_table(kind, key).to_pylist()
         assert store.manifest(kind, key).content_digest == undisturbed.manifest(kind, key).content_digest
     assert store._location.names("shards") == []
