@@ -69,7 +69,8 @@ class Players:
             engine.plays_checkpoint and not (spec.is_continuous or has_gpu) and min(num_threads, num_shards) > 1
         )
         num_workers = num_threads if has_shards_to_share else engine.copies[0]
-        is_apart = rollout.staleness > 0 or python != sys.executable or (engine.needs_process_on_cpu and not has_gpu)
+        is_beside_update = rollout.staleness > 0 and engine.plays_checkpoint
+        is_apart = is_beside_update or python != sys.executable or (engine.needs_process_on_cpu and not has_gpu)
         if num_workers > 1 or is_apart:
             return self._workers(spec, num_workers, python)
         from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer

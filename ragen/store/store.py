@@ -1,6 +1,7 @@
 """`Store`: the artifacts of one address, its datasets among them, and its runs.
 
 <store>/<kind>/<key>/        an immutable artifact: part-*.parquet or a folder's files, and manifest.json
+<store>/shards/<key>/        a finished part of an evaluation that is in progress, or was stopped; an artifact, too
 <store>/runs/<run>/          records of a named run
 <store>/answers/             questions to external judges and their answers
 <store>/ablations/<name>/    results of ablations, computed from runs
