@@ -12,11 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from starpo.ragen.agents.evaluation.comparison import Counts
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.evidence.reading import Missing, Place, Reader
 from starpo.ragen.evidence.report.data import RunData, TrajectorySource, read_run
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, packed_whole
-from starpo.ragen.evidence.report.evaluations import cell_of, read_evaluation
+from starpo.ragen.evidence.report.evaluations import cell_of, read_counts, read_evaluation
 from starpo.ragen.evidence.report.images import read_images
 from starpo.ragen.evidence.run_facts import facts_or_fault
 from starpo.ragen.store import Store
@@ -26,8 +27,8 @@ from starpo.schemas.manifest import Manifest
 _MAX_TABLES = 20_000
 """Small datasets that are kept: metrics and decisions of the filter, some kilobytes each."""
 _MAX_MANIFESTS = 40_000
-_MAX_RUNS = 8
-"""Runs whose curves and decisions are kept."""
+_MAX_RUNS = 16
+"""Runs whose curves and decisions are kept; more than are compared at once."""
 _MAX_BATCH_BYTES = 64 * 2**20
 """Packed trajectories that are kept."""
 _MAX_IMAGE_BYTES = 64 * 2**20
@@ -107,6 +108,7 @@ class StoreReader:
         self._tables, self._manifests = _Kept(_MAX_TABLES), _Kept(_MAX_MANIFESTS)
         self._runs, self._sources = _Kept(_MAX_RUNS), _Kept(_MAX_RUNS)
         self._batches = _Kept(_MAX_BATCH_BYTES, len)
+        self._counts = _Kept(_MAX_RUNS)
         self._facts: dict[str, dict[str, Any]] = {}
         self._reading = Lock()
 
@@ -143,6 +145,22 @@ class StoreReader:
         with self._reading:  # a second page of the same run waits for the first
             viewed: ViewedRun = self._runs.get((run, version), lambda: self._read(run, version))
         return viewed
+
+    def last_counts(self, data: RunData) -> Counts | None:
+        """Count the successes of a run's last evaluation on the panel of its environment, by initial state.
+
+        Returns:
+            None if it has none, or its episodes cannot be read.
+        """
+        environment = data.run.environment
+        evaluated = list(data.series.get(f"evaluation/{environment}/success", {}))
+        if not evaluated:
+            return None
+        keys = tuple(place.key for place in data.places_of(evaluated[-1]) if place.kind == "episodes")
+        counts: Counts | None = self._counts.get(
+            (data.run.name, keys), lambda: read_counts(self._reader(), data.artifacts, environment, evaluated[-1])
+        )
+        return counts
 
     def trajectories(self, run: str, iteration: int, cell: str | None) -> bytes:
         """Return the trajectories of a rollout, or of an evaluation, as gzipped JSON `{"texts", "groups", "images"}`.
