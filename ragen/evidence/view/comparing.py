@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from starpo.ragen.agents.evaluation.comparison import Counts, PanelDifference, compare_counts
-from starpo.ragen.core.counts import counted
+from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError, one_line
 from starpo.ragen.evidence.report.data import RunData
 from starpo.ragen.evidence.report.words import differing, differing_settings
+from starpo.ragen.evidence.view.last_evaluations import LastEvaluation, compare_last
 from starpo.ragen.evidence.view.overlay import OverlaidRun, group_labels, overlay, seed_groups
 from starpo.ragen.evidence.view.reading import StoreReader
 
@@ -94,13 +94,14 @@ def compared(reader: StoreReader, chosen: Chosen) -> dict[str, Any]:
         OverlaidRun(label, group[0], [chosen.runs[number].series for number in group])
         for label, group in zip(group_labels(records, groups), groups, strict=True)
     ]
-    counts = [reader.last_counts(data) for data in chosen.runs]
+    colours = {number: group[0] for group in groups for number in group}
     return {
         "runs": names,
         "refused": chosen.refused,
         "panels": overlay(singly, environments, different),
         "over_seeds": overlay(joined, environments, different) if len(groups) < len(names) else None,
-        "rows": [_row(data, of, chosen.runs[0], counts[0]) for data, of in zip(chosen.runs, counts, strict=True)],
+        "colours_over_seeds": [colours[number] for number in range(len(names))],
+        "rows": _rows(reader, chosen.runs),
         "settings": _aligned(differing_settings(records), names),
         "code": _aligned(differing({record.name: record.code for record in records}), names),
         "commands": _commands(reader.store.url, names),
@@ -117,18 +118,29 @@ def _different_panels(runs: Sequence[RunData]) -> dict[str, bool]:
     return {cell: len(digests) > 1 for cell, digests in panels.items()}
 
 
-def _row(data: RunData, counts: Counts | None, base: RunData, base_counts: Counts | None) -> dict[str, Any]:
-    run, cell = data.run, f"evaluation/{data.run.environment}/success"
-    ends = {
-        name: data.series.get(f"{cell}{end}", {}) for name, end in (("success", ""), ("low", "_low"), ("high", "_high"))
-    }
-    points = [
-        {"updates": data.updates.get(at, 0), **{name: series.get(at) for name, series in ends.items()}}
-        for at in ends["success"]
+def _rows(reader: StoreReader, runs: Sequence[RunData]) -> list[dict[str, Any]]:
+    lasts = [
+        LastEvaluation(
+            data.run.environment,
+            f"evaluation/{data.run.environment}/success" in data.series,
+            reader.last_counts(data),
+        )
+        for data in runs
     ]
-    difference = None
-    if data is not base and counts and base_counts and run.environment == base.run.environment:
-        difference = compare_counts(counts, base_counts)
+    compared_with_first = [(None, ""), *(compare_last(last, lasts[0]) for last in lasts[1:])]
+    return [
+        _row(data, difference, words, len(last.counts) if last.counts else None)
+        for data, last, (difference, words) in zip(runs, lasts, compared_with_first, strict=True)
+    ]
+
+
+def _row(data: RunData, difference: PanelDifference | None, words: str, num_states: int | None) -> dict[str, Any]:
+    run, cell = data.run, f"evaluation/{data.run.environment}/success"
+    low, high = (data.series.get(f"{cell}_{end}", {}) for end in ("low", "high"))
+    points = [
+        {"updates": data.updates.get(at, 0), "success": value, "low": low.get(at), "high": high.get(at)}
+        for at, value in data.series.get(cell, {}).items()
+    ]
     return {
         "run": run.name,
         "preset": run.preset,
@@ -136,37 +148,10 @@ def _row(data: RunData, counts: Counts | None, base: RunData, base_counts: Count
         "seed": run.stated.get("seed"),
         "first": points[0] if len(points) > 1 else None,
         "last": points[-1] if points else None,
-        "num_states": len(counts) if counts else None,
+        "num_states": num_states,
         "difference": None if difference is None else asdict(difference),
-        "words": "" if data is base else _words(data, counts, base, base_counts, difference),
+        "words": words,
     }
-
-
-def _words(
-    data: RunData, counts: Counts | None, base: RunData, base_counts: Counts | None, difference: PanelDifference | None
-) -> str:
-    """Say what a difference comes to, or why there is none."""
-    environments = data.run.environment, base.run.environment
-    if environments[0] != environments[1]:
-        return f"not compared: it is evaluated on {environments[0]}, the first run on {environments[1]}"
-    if difference is None:
-        which, lacking, of = ("the first run", base, base_counts) if not base_counts else ("it", data, counts)
-        is_evaluated = f"evaluation/{environments[0]}/success" in lacking.series
-        if of is None and is_evaluated:
-            return f"not compared: the episodes of {which if which != 'it' else 'its evaluation'} cannot be read"
-        return f"not compared: {which} has no evaluation yet"
-    outcome = "no difference that can be told from chance"
-    if difference.is_apart:
-        outcome = "higher than the first run" if difference.mean > 0 else "lower than the first run"
-    if not difference.num_pairs:
-        num_shared = len((counts or {}).keys() & (base_counts or {}).keys())
-        shared = f"share {counted(num_shared, 'state')}" if num_shared else "share no state"
-        return (
-            f"{outcome}; not paired: the panels, of {len(base_counts or {})} and {len(counts or {})} states, {shared}, "
-            "so the interval is that of two independent rates"
-        )
-    paired = f"paired over {counted(difference.num_pairs, 'state')}"
-    return f"{outcome}; {paired}, better on {difference.num_up}, worse on {difference.num_down}"
 
 
 def _aligned(values: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> list[list[str]]:

@@ -47,14 +47,14 @@ def group_labels(records: Sequence[RunRecord], groups: Sequence[Sequence[int]]) 
         first = records[group[0]].name
         name = preset if preset and presets.count(preset) == 1 else first
         seeds = ", ".join(str(records[number].stated.get("seed", "unknown")) for number in group)
-        labels.append(first if len(group) == 1 else f"{name}, seeds {seeds}")
+        labels.append(first if len(group) == 1 else f"seeds {seeds} of {name}")
     return labels
 
 
 def overlay(
     runs: Sequence[OverlaidRun], environments: Sequence[str], different_panels: Mapping[str, bool]
 ) -> list[dict[str, Any]]:
-    """Return the panels of the runs, a line each; success first: on what they train on, then on what most are tested on.
+    """Return the panels of the runs, a line each; success first, and on what they train on before other panels.
 
     Args:
         runs: The lines, at least one.

@@ -8,12 +8,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.comparison import Counts
-from starpo.ragen.core.errors import StoreError
+from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.evidence.reading import Missing, Place, Reader
 from starpo.ragen.evidence.report.data import RunData, TrajectorySource, read_run
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, packed_whole
@@ -35,6 +35,10 @@ _MAX_IMAGE_BYTES = 64 * 2**20
 """Images of one rollout, in base64."""
 _SMALL = ("metrics", "selection")
 _UNFINISHED = ("running", "interrupted", "unknown", "damaged")
+_CONTINUED = ("failed", "cancelled")
+"""States of ended runs that the same command continues."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -113,12 +117,22 @@ class StoreReader:
         self._reading = Lock()
 
     def runs(self) -> list[dict[str, Any]]:
-        """Return the facts of all runs, newest first. Those of a run that has ended are read once."""
+        """Return the facts of all runs, newest first. Those of an ended run are read once, and when it is continued."""
         names = self.store.runs.names()
-        stale = [name for name in names if self._facts.get(name, {}).get("state") in (None, *_UNFINISHED)]
+        stale = [name for name, is_stale in zip(names, _each(self._is_stale, names), strict=True) if is_stale]
         self._facts |= zip(stale, _each(lambda name: facts_or_fault(self.store, name), stale), strict=True)
         self._facts = {name: self._facts[name] for name in names}
         return sorted(self._facts.values(), key=lambda row: (row["created"] or "", row["run"]), reverse=True)
+
+    def _is_stale(self, run: str) -> bool:
+        known = self._facts.get(run, {}).get("state")
+        if known not in _CONTINUED:
+            return known is None or known in _UNFINISHED
+        try:
+            state = self.store.runs.state(run)
+        except StarPOError:
+            return True
+        return state is None or state.status != known
 
     def facts(self, run: str) -> dict[str, Any]:
         """Return the facts of a run as they are now.
@@ -231,6 +245,6 @@ def _places(data: RunData, iteration: int, cell: str | None) -> list[Place]:
     return [place for place in data.stored_evaluations.get(iteration, []) if cell_of(place) == cell]
 
 
-def _each(read: Callable[[str], dict[str, Any]], names: Iterable[str]) -> list[dict[str, Any]]:
+def _each(read: Callable[[str], T], names: Iterable[str]) -> list[T]:
     with ThreadPoolExecutor(8) as readers:
         return list(readers.map(read, names))

@@ -92,7 +92,7 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, isByLi
   function leave() {
     cursor.setAttribute("visibility", "hidden");
     readout.textContent = panel.note || "\u00a0";
-    values.forEach((place, index) => { place.textContent = `last ${valueAt(panel.lines[index], panel.lines[index].raw.at(-1)[0])}`; });
+    values.forEach((place, index) => { place.textContent = `last ${write(panel.lines[index].raw.at(-1)[1])}`; });
   }
 
   picture.addEventListener("pointermove", (event) => {

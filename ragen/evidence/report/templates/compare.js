@@ -8,19 +8,20 @@ let data = JSON.parse(document.getElementById("page-data").textContent);
 const refill = (id, ...parts) => document.getElementById(id).replaceChildren(...parts.flat(Infinity).filter(Boolean));
 const swatch = (index) => html("i", { class: `swatch${index < COLOURS ? "" : " dashed"}`, style: `--line:${colour(index)}` });
 const runLink = (name) => html("a", { href: `/run/${encodeURIComponent(name)}` }, name);
+const addressOf = (names) => `/compare?${names.map((name) => `run=${encodeURIComponent(name)}`).join("&")}`;
 const points = (value) => signed(100 * value);
 const coded = (text) => text.split("`").map((part, n) => (n % 2 ? html("code", {}, recorded(part)) : recorded(part)));
 
 function success(at) {
-  if (!at) return html("span", { class: "muted" }, "none");
-  return [html("b", {}, percent(at.success)), at.low === null ? null : html("span", { class: "muted interval" }, ` ${percent(at.low)} to ${percent(at.high)}`),
+  if (!at) return "";
+  return [html("b", {}, percent(at.success)), " ", at.low === null ? null : html("span", { class: "muted interval" }, `${percent(at.low)} to ${percent(at.high)}`),
     html("div", { class: "muted" }, `after ${plural(at.updates, "update")}`)];
 }
 
 function difference({ difference: of, words }, index) {
   if (index === 0) return html("span", { class: "muted" }, "the others are compared with it");
   const isApart = of && (of.low > 0 || of.high < 0);
-  return [of ? [html("b", { class: isApart ? (of.mean > 0 ? "ok" : "bad") : null }, `${points(of.mean)} points`), html("span", { class: "muted interval" }, ` ${points(of.low)} to ${points(of.high)}`)] : null,
+  return [of ? [html("b", { class: isApart ? (of.mean > 0 ? "ok" : "bad") : null }, `${points(of.mean)} points`), " ", html("span", { class: "muted interval" }, `${points(of.low)} to ${points(of.high)}`)] : null,
     html("div", { class: "muted" }, words)];
 }
 
@@ -35,11 +36,13 @@ function row(run, index) {
   const status = data.status[run.run];
   const about = [run.preset, run.environment === run.preset ? null : run.environment, run.seed === null ? null : `seed ${run.seed}`].filter(Boolean).join(" · ");
   return { attributes: { "data-run": run.run }, cells: [
-    [swatch(index), runLink(run.run), html("div", { class: "muted" }, about)],
+    [swatch(isOverSeeds() ? data.colours_over_seeds[index] : index), runLink(run.run), html("div", { class: "muted" }, about), index ? html("div", { class: "muted" }, html("a", { href: addressOf([run.run, ...data.runs.filter((name) => name !== run.run)]) }, "compare the others with it")) : null],
     runState(status), status && status.updates !== null ? count(status.updates) : "",
-    success(run.first), success(run.last), difference(run, index), run.num_states === null ? "" : count(run.num_states),
+    success(run.first), run.last ? success(run.last) : html("span", { class: "muted" }, "not evaluated yet"), difference(run, index), run.num_states === null ? "" : count(run.num_states),
   ] };
 }
+
+const isOverSeeds = () => data.over_seeds !== null && !singly.checked;
 
 function drawRows() {
   refill("rows", table(["Run", "State", "#Updates", "First evaluation", "Last evaluation", "Difference to the first run", "#States"], data.rows.map(row), { class: "stacked", "aria-label": "Success by run" }));
@@ -47,7 +50,7 @@ function drawRows() {
 
 function drawCurves() {
   document.getElementById("seeds").hidden = !data.over_seeds;
-  const panels = data.over_seeds && !singly.checked ? data.over_seeds : data.panels;
+  const panels = isOverSeeds() ? data.over_seeds : data.panels;
   refill("panels", panels.length
     ? panels.map((panel) => lineChart(panel, Math.max(...panel.lines.flatMap((line) => line.raw.map((point) => point[0]))), { isByLine: true }))
     : html("p", { class: "muted" }, "None of these runs has measured anything yet."));
@@ -100,7 +103,7 @@ async function follow() {
   setTimeout(follow, wait);
 }
 
-singly.addEventListener("change", drawCurves);
+singly.addEventListener("change", () => { drawRows(); drawCurves(); });
 draw();
 document.documentElement.dataset.ready = "#";
 setTimeout(follow, ASK_MS);

@@ -103,7 +103,7 @@ function draw() {
   const focused = place.contains(document.activeElement) ? document.activeElement : null;
   const [kind, ofRun] = [focused?.tagName, focused?.closest("tr")?.dataset.run];
   place.replaceChildren(drawn.length
-    ? table(["", "Run", "State", "Environment", "Preset", "Iterations", "Success on its panel", "", "#Time", "Begun, UTC"], drawn.map(row), { "aria-label": "Runs" })
+    ? table(["", "Run", "State", "Environment", "Preset", "Iterations", "Success on its panel", "", "#Time", "Begun, UTC"], drawn.map(row), { class: "stacked", "aria-label": "Runs" })
     : html("p", { class: "muted" }, runs.length ? "No run matches these filters." : "There are no runs yet: starpo train sokoban makes one."));
   if (ofRun) [...place.querySelectorAll("tr")].find((one) => one.dataset.run === ofRun)?.querySelector(kind)?.focus({ preventScroll: true });
   drawButton();
