@@ -91,10 +91,10 @@ def compared(reader: StoreReader, chosen: Chosen) -> dict[str, Any]:
     different = _different_panels(chosen.runs)
     singly = [OverlaidRun(data.run.name, number, [data.series]) for number, data in enumerate(chosen.runs)]
     joined = [
-        OverlaidRun(label, group[0], [chosen.runs[number].series for number in group])
-        for label, group in zip(group_labels(records, groups), groups, strict=True)
+        OverlaidRun(label, colour, [chosen.runs[number].series for number in group])
+        for colour, (label, group) in enumerate(zip(group_labels(records, groups), groups, strict=True))
     ]
-    colours = {number: group[0] for group in groups for number in group}
+    colours = {number: colour for colour, group in enumerate(groups) for number in group}
     return {
         "runs": names,
         "refused": chosen.refused,

@@ -42,10 +42,14 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, isByLi
   for (const signal of signals) {
     picture.append(svg("line", { class: `signal ${signal.severity}`, x1: x(signal.iteration), x2: x(signal.iteration), y1: top, y2: height - bottom }));
   }
+  // Points of several lines at one iteration, with whiskers, are set beside each other, and whiskers left out, as there is room.
+  const most = Math.max(...panel.lines.map((line) => line.raw.length));
+  const step = isByLine ? Math.min(4, (0.6 * (width - left - right)) / most / panel.lines.length) : 0;
+  const hasWhiskers = !isByLine || most * panel.lines.length <= 80;
   panel.lines.forEach((line, index) => {
     const style = `--line:${colour(shade(line, index))}`;
     const isArea = line.is_range || panel.lines.length === 1; // bands of several lines would mix their colours
-    const aside = isByLine && line.band.length && !isArea ? (index - (panel.lines.length - 1) / 2) * Math.min(4, 24 / panel.lines.length) : 0;
+    const aside = line.band.length && hasWhiskers && !isArea ? (index - (panel.lines.length - 1) / 2) * step : 0;
     const parts = svg("g", { class: shade(line, index) < COLOURS ? null : "dashed", transform: aside ? `translate(${aside.toFixed(1)} 0)` : null });
     if (line.band.length > 2 && isArea) {
       const upper = line.band.map((p) => [p[0], p[2]]);
@@ -56,7 +60,7 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, isByLi
     if (!isSmooth && line.raw.length > 2) parts.append(svg("path", { class: "joined", style, d: path(line.raw) })); // two points are no curve
     line.raw.forEach((p) => {
       const interval = line.band.find((b) => b[0] === p[0]);
-      if (interval && !line.is_range) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
+      if (interval && hasWhiskers && !line.is_range) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
       parts.append(svg("circle", { class: isSmooth ? "point measured" : "point", style, cx: x(p[0]), cy: y(p[1]), r: isSmooth ? 2.2 : 2.6 }));
     });
     if (isSmooth) parts.append(svg("path", { class: "smooth", style, d: path(line.smooth) }));

@@ -104,7 +104,7 @@ def test_seeds_are_one_line(empty: Store) -> None:
     comparison = compared(empty, "s0", "s1", "other", "rebuilt")
     drawn = panel(comparison, "Success on sokoban", "over_seeds")
     assert [line["label"] for line in drawn["lines"]] == ["seeds 0, 1 of mine", "other", "rebuilt"]
-    assert comparison["colours_over_seeds"] == [0, 0, 2, 3]
+    assert comparison["colours_over_seeds"] == [0, 0, 1, 2]
     # at iteration 2, which one of the seeds lacks, there is no mean; (8 + 15) / 32 = 0.71875
     assert drawn["lines"][0]["raw"] == [[0, 0.71875], [1, 0.5]]
     assert drawn["lines"][0]["band"] == [[0, 0.5, 0.9375], [1, 0.5, 0.5]]
