@@ -101,7 +101,7 @@ def compared(reader: StoreReader, chosen: Chosen) -> dict[str, Any]:
         "panels": overlay(singly, environments, different),
         "over_seeds": overlay(joined, environments, different) if len(groups) < len(names) else None,
         "colours_over_seeds": [colours[number] for number in range(len(names))],
-        "rows": _rows(reader, chosen.runs),
+        "rows": _rows(reader, chosen.runs, groups[0]),
         "settings": _aligned(differing_settings(records), names),
         "code": _aligned(differing({record.name: record.code for record in records}), names),
         "commands": _commands(reader.store.url, names),
@@ -118,7 +118,8 @@ def _different_panels(runs: Sequence[RunData]) -> dict[str, bool]:
     return {cell: len(digests) > 1 for cell, digests in panels.items()}
 
 
-def _rows(reader: StoreReader, runs: Sequence[RunData]) -> list[dict[str, Any]]:
+def _rows(reader: StoreReader, runs: Sequence[RunData], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """Return a row for each run; `seeds`: numbers of those that differ from the first in their seed alone."""
     lasts = [
         LastEvaluation(
             data.run.environment,
@@ -128,9 +129,15 @@ def _rows(reader: StoreReader, runs: Sequence[RunData]) -> list[dict[str, Any]]:
         for data in runs
     ]
     compared_with_first = [(None, ""), *(compare_last(last, lasts[0]) for last in lasts[1:])]
+    of_seed = "; the two differ in their seed alone, so this is what a seed changes"
     return [
-        _row(data, difference, words, len(last.counts) if last.counts else None)
-        for data, last, (difference, words) in zip(runs, lasts, compared_with_first, strict=True)
+        _row(
+            data,
+            difference,
+            words + (of_seed if difference and number in seeds else ""),
+            len(last.counts) if last.counts else None,
+        )
+        for number, (data, last, (difference, words)) in enumerate(zip(runs, lasts, compared_with_first, strict=True))
     ]
 
 

@@ -104,6 +104,7 @@ def test_seeds_are_one_line(empty: Store) -> None:
     comparison = compared(empty, "s0", "s1", "other", "rebuilt")
     drawn = panel(comparison, "Success on sokoban", "over_seeds")
     assert [line["label"] for line in drawn["lines"]] == ["seeds 0, 1 of mine", "other", "rebuilt"]
+    assert [row["words"].endswith("what a seed changes") for row in comparison["rows"]] == [False, True, False, False]
     assert comparison["colours_over_seeds"] == [0, 0, 1, 2]
     # at iteration 2, which one of the seeds lacks, there is no mean; (8 + 15) / 32 = 0.71875
     assert drawn["lines"][0]["raw"] == [[0, 0.71875], [1, 0.5]]
