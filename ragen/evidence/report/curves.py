@@ -51,7 +51,7 @@ class CurvePanel:
 _DISTINCT = "rollout/distinct_response_share"
 _DEPENDENCE = "reasoning/first_turn/token/mutual_information"
 _RETRIEVAL = "reasoning/first_turn/token/retrieval_at_1_above_chance"
-_SINGLE = (
+SINGLE = (
     ("Training success", "share of trajectories, at the training temperature", "rollout/success_rate", True, False),
     ("Mean return", "reward units, penalties included", "reward/return_mean", False, False),
     ("In-group reward std", "reward units; it falls before the reward does", "reward/in_group_std", False, False),
@@ -81,7 +81,7 @@ def main_panels(series: Mapping[str, Series], remark: str = "") -> list[CurvePan
         remark: Remark on what is evaluated.
     """
     panels = [evaluation] if (evaluation := _evaluation(series, remark)).lines else []
-    for title, note, metric, is_share, is_log in _SINGLE:
+    for title, note, metric, is_share, is_log in SINGLE:
         if values := series.get(metric):
             is_log = is_log and min(values.values()) > 0.0
             parts = {name.removeprefix(f"{metric}/"): name for name in sorted(series) if name.startswith(f"{metric}/")}
@@ -93,7 +93,7 @@ def main_panels(series: Mapping[str, Series], remark: str = "") -> list[CurvePan
 
 def other_panels(series: Mapping[str, Series]) -> list[CurvePanel]:
     """Return a small panel for every other metric with at least two points, sorted by name."""
-    shown = {metric for _, _, metric, _, _ in _SINGLE}
+    shown = {metric for _, _, metric, _, _ in SINGLE}
     shown |= {name for name in series if name.rpartition("/")[0] in shown}
     return [
         CurvePanel(name, "", [smoothed_line(name, values)])

@@ -1,6 +1,6 @@
 """Evaluated episodes in the format of the page, the same as for training rollouts.
 
-episodes of one cell -> Batch; those of the first and the last checkpoint -> PanelDifference
+episodes of one cell -> Batch, or Counts; those of the first and the last checkpoint -> PanelDifference
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from starpo.ragen.agents.evaluation.comparison import COUNTED, PanelDifference, compare_counts, counts_by_prompt
+from starpo.ragen.agents.evaluation.comparison import (
+    COUNTED,
+    Counts,
+    PanelDifference,
+    compare_counts,
+    counts_by_prompt,
+)
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR
@@ -36,14 +42,28 @@ def read_change(
     Returns:
         None if there are not two, or the episodes of one cannot be read.
     """
-    stage = f"evaluate:{environment}"
-    episodes = {at.iteration: at for at in artifacts if (at.kind, at.stage) == ("episodes", stage)}
     if len(evaluated) < 2:
         return None
-    first, last = (reader.table(episodes.get(evaluated[end]), COUNTED) for end in (0, -1))
-    if first is None or last is None:
-        return None
-    return compare_counts(counts_by_prompt(last)[0], counts_by_prompt(first)[0])
+    first, last = (read_counts(reader, artifacts, environment, evaluated[end]) for end in (0, -1))
+    return None if first is None or last is None else compare_counts(last, first)
+
+
+def read_counts(reader: Reader, artifacts: Sequence[Place], environment: str, iteration: int) -> Counts | None:
+    """Count the successes of an evaluation by initial state, without those from which training had started.
+
+    Args:
+        reader: Reader of the store.
+        artifacts: Places of the run's artifacts.
+        environment: Name of the panel.
+        iteration: Iteration of the evaluation.
+
+    Returns:
+        None if its episodes cannot be read.
+    """
+    stage = f"evaluate:{environment}"
+    episodes = {at.iteration: at for at in artifacts if (at.kind, at.stage) == ("episodes", stage)}
+    table = reader.table(episodes.get(iteration), COUNTED)
+    return None if table is None else counts_by_prompt(table)[0]
 
 
 def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> TrajectoryBatch | None:

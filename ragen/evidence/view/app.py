@@ -6,12 +6,14 @@
 /run/NAME/status                              its state, and the version of its data: asked every second
 /run/NAME/trajectories?iteration=3&source=    those of a rollout, or of an evaluation, as gzipped JSON
 /run/NAME/plane                               its probes of reasoning, drawn
+/compare?run=NAME&run=OTHER                   runs beside each other, as a page; /compare/data, /compare/status as above
 /run/NAME/search?text=push&success=false      trajectories of all rollouts (`searching.Query`), as JSON
 """
 
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
@@ -22,9 +24,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from starpo.ragen.core.allocator import give_back_freed_memory
-from starpo.ragen.core.errors import StarPOError, one_line
+from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.report.document import rounded
 from starpo.ragen.evidence.report.page import page_data, panels_data, plane_of, render_live_page
+from starpo.ragen.evidence.view.compare_page import render_compare
+from starpo.ragen.evidence.view.comparing import choose, chosen_names, compared, version_of
 from starpo.ragen.evidence.view.reading import StoreReader
 from starpo.ragen.evidence.view.runs_page import render_runs
 from starpo.ragen.evidence.view.searching import Query, search
@@ -81,6 +85,30 @@ def application(reader: StoreReader) -> Starlette:
     def plane(request: Request) -> Response:
         return Response(plane_of(reader.run(request.path_params["run"]).data), media_type="image/svg+xml")
 
+    def compare_page(request: Request) -> Response:
+        return HTMLResponse(render_compare(reader.store.url, comparison(request)))
+
+    def compare_data(request: Request) -> Response:
+        return _json(rounded(comparison(request)))
+
+    def compare_status(request: Request) -> Response:
+        names = chosen_names(request.query_params.multi_items())
+        return _json({"version": version_of(reader, names), "status": statuses(names)})
+
+    def comparison(request: Request) -> dict[str, Any]:
+        names = chosen_names(request.query_params.multi_items())
+        version = version_of(reader, names)
+        chosen = choose(reader, names)
+        return {"version": version, "status": statuses(names), **compared(reader, chosen)}
+
+    def statuses(names: list[str]) -> dict[str, dict[str, Any]]:
+        known = {}
+        for name in names:
+            with suppress(StarPOError):  # named among those that are refused
+                facts = reader.facts(name)
+                known[name] = {field: facts[field] for field in ("updates", *_OF_STATUS)}
+        return known
+
     def search_page(request: Request) -> Response:
         try:
             query = _QUERY.validate_python({name: value for name, value in request.query_params.items() if value})
@@ -92,6 +120,9 @@ def application(reader: StoreReader) -> Starlette:
     pages = {
         "/": runs_page,
         "/runs": runs,
+        "/compare": compare_page,
+        "/compare/data": compare_data,
+        "/compare/status": compare_status,
         "/run/{run}": run_page,
         "/run/{run}/status": status,
         "/run/{run}/data": data,
@@ -110,6 +141,8 @@ def _answering(answer: Callable[[Request], Response], threads: CapacityLimiter) 
     async def answered(request: Request) -> Response:
         try:
             response = await to_thread.run_sync(answer, request, limiter=threads)
+        except ConfigError as error:
+            return PlainTextResponse(one_line(error), 400)
         except StarPOError as error:
             return PlainTextResponse(one_line(error), 404)
         if len(response.body) > _LARGE:
