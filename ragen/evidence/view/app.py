@@ -5,16 +5,20 @@
 /run/NAME/status                              its state, and the version of its data: asked every second
 /run/NAME/trajectories?iteration=3&source=    those of a rollout, or of an evaluation, as gzipped JSON
 /run/NAME/search?text=push&success=false      trajectories of all rollouts (`searching.Query`), as JSON
+/run/NAME/checkpoints?iteration=3&source=sokoban&trajectory=p0000-0
+                                              that episode's initial state at every checkpoint, as JSON
+/run/NAME/other_runs?(the same)               that state in other runs, each at the nearest checkpoint, as JSON
 """
 
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -25,13 +29,18 @@ from starpo.ragen.evidence.report.page import page_data, render_live_page
 from starpo.ragen.evidence.view.reading import StoreReader
 from starpo.ragen.evidence.view.runs_page import render_runs
 from starpo.ragen.evidence.view.searching import Query, search
+from starpo.ragen.evidence.view.states import EpisodeName, PanelStates
+
+T = TypeVar("T")
 
 _QUERY = TypeAdapter(Query)
+_EPISODE = TypeAdapter(EpisodeName)
 _OF_STATUS = ("state", "iterations", "planned", "activity", "seconds_left", "warning", "fault")
 
 
 def application(reader: StoreReader) -> Starlette:
     """Return the ASGI application, to be wrapped in a `Guard`."""
+    states = PanelStates(reader.store)
 
     def runs(_: Request) -> Response:
         return _json(reader.runs())
@@ -66,12 +75,13 @@ def application(reader: StoreReader) -> Starlette:
         return Response(packed, media_type="application/json", headers={"Content-Encoding": "gzip"})
 
     def search_page(request: Request) -> Response:
-        try:
-            query = _QUERY.validate_python({name: value for name, value in request.query_params.items() if value})
-        except ValidationError as error:
-            fault = error.errors()[0]
-            return PlainTextResponse(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", 400)
-        return _json(search(reader.store, reader.run(request.path_params["run"]).data, query))
+        return _json(search(reader.store, reader.run(request.path_params["run"]).data, _parsed(_QUERY, request)))
+
+    def checkpoints(request: Request) -> Response:
+        return _json(states.checkpoints(request.path_params["run"], _parsed(_EPISODE, request)))
+
+    def other_runs(request: Request) -> Response:
+        return _json(states.other_runs(request.path_params["run"], _parsed(_EPISODE, request)))
 
     pages = {
         "/": runs_page,
@@ -81,6 +91,8 @@ def application(reader: StoreReader) -> Starlette:
         "/run/{run}/data": data,
         "/run/{run}/trajectories": trajectories,
         "/run/{run}/search": search_page,
+        "/run/{run}/checkpoints": checkpoints,
+        "/run/{run}/other_runs": other_runs,
     }
     return Starlette(routes=[Route(path, _answering(answer)) for path, answer in pages.items()])
 
@@ -100,6 +112,15 @@ def _answering(answer: Callable[[Request], Response]) -> Callable[[Request], Any
         return response
 
     return answered
+
+
+def _parsed(adapter: TypeAdapter[T], request: Request) -> T:
+    """Return what an address asks for, or answer what is wrong with it."""
+    try:
+        return adapter.validate_python({name: value for name, value in request.query_params.items() if value})
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise HTTPException(400, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
 
 
 def _json(value: Any) -> Response:

@@ -2,10 +2,11 @@
 
 const ASK_MS = 1000;
 const AT_REST_MS = 5000;
-const PATH = window.location.pathname.replace(/\/$/, "");
 
-async function ask(what) {
-  const response = await fetch(`${PATH}/${what}`);
+// It needs nothing of this file: what is open is asked for before this file's constants are known.
+async function ask(what, run = data.run) {
+  const runs = window.location.pathname.replace(/\/[^/]*\/?$/, "");
+  const response = await fetch(`${runs}/${encodeURIComponent(run)}/${what}`);
   if (!response.ok) throw new Error(await response.text());
   return response.json();
 }
@@ -18,8 +19,6 @@ function writeStatus(status) {
   const words = [html("span", { class: `pill state ${status.state}` }, status.state), ` ${done}`, isAtWork && status.activity ? ` · ${status.activity}` : "", left];
   line.replaceChildren(...words, status.warning ? html("p", { class: "failure" }, status.warning) : "", status.fault ? html("p", { class: "failure" }, status.fault) : "");
 }
-
-
 
 async function follow() {
   let wait = ASK_MS;
