@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from starpo.ragen.core.errors import StarPOError, StoreError
-from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
+from starpo.ragen.evidence.reading import Place, Reader, hashed_table, places, side_by_side
 from starpo.ragen.evidence.report.evaluations import cell_of, episode_names
 from starpo.ragen.evidence.view.reading import Kept
 from starpo.ragen.store import Store
@@ -70,14 +69,14 @@ class PanelStates:
         """
         state = self._state_of(run, episode)
 
-        def play(place: Place) -> dict[str, Any] | None | StarPOError:
+        def play(place: Place) -> dict[str, Any] | StarPOError | None:
             try:
                 return self._played(place, state)
             except StarPOError as error:
                 return error
 
         evaluations = self._evaluations_of(run, episode.source)
-        played = list(zip(evaluations, side_by_side(play, evaluations), strict=True))
+        played = list(zip(evaluations, side_by_side(self._store, play, evaluations), strict=True))
         return {
             "episodes": [row for _, row in played if isinstance(row, dict)],
             "unread": [place.iteration for place, row in played if isinstance(row, StarPOError)],
@@ -96,7 +95,7 @@ class PanelStates:
         state = self._state_of(run, episode)
         names = [name for name in self._store.runs.names() if name != run]
 
-        def play(name: str) -> dict[str, Any] | None | StarPOError:
+        def play(name: str) -> dict[str, Any] | StarPOError | None:
             fault: StarPOError | None = None
             try:
                 evaluations = self._evaluations_of(name, episode.source)
@@ -111,7 +110,7 @@ class PanelStates:
                     return {"run": name, **row} if row else None
             return fault
 
-        played = list(zip(names, side_by_side(play, names), strict=True))
+        played = list(zip(names, side_by_side(self._store, play, names), strict=True))
         return {
             "episodes": [row for _, row in played if isinstance(row, dict)],
             "unread": [name for name, row in played if isinstance(row, StarPOError)],
@@ -150,16 +149,9 @@ class PanelStates:
 
     def _outcomes(self, key: str) -> pa.Table:
         """Read the episodes' columns without their texts, in the order of the panel."""
-
-        def read() -> pa.Table:
-            files = self._store.parts("episodes", key)
-            try:
-                tables = [pq.ParquetFile(file).read(list(_COLUMNS), use_threads=False) for file in files]
-                return pa.concat_tables(tables).select(list(_COLUMNS))
-            except (pa.ArrowException, OSError, KeyError) as error:
-                raise self._store.damaged("episodes", key, f"its columns cannot be read ({error})") from error
-
-        table: pa.Table = self._tables.get(key, read)
+        table: pa.Table = self._tables.get(
+            key, lambda: hashed_table(self._store, self._store.manifest("episodes", key), _COLUMNS)
+        )
         return table
 
 
