@@ -68,10 +68,10 @@ const isSameState = (one, other) => one.seed === other.seed && one.state === oth
 // The first turn in which two trajectories differ: in an executed action, in what followed the same action, or in how
 // long they go on; if in none of these, in a response. Null if they do not.
 function partingOf(one, other) {
-  const said = (turn) => (turn === undefined ? "nothing, as it had ended" : turn.executed.length ? turn.executed.join(", ") : "no action");
+  const wordsOf = (turn) => (turn === undefined ? "nothing, as it had ended" : turn.executed.length ? turn.executed.join(", ") : "no action");
   for (let turn = 0; turn < Math.max(one.turns.length, other.turns.length); turn++) {
     const [first, second] = [one.turns[turn], other.turns[turn]];
-    const words = `${said(first)} against ${said(second)}`;
+    const words = `${wordsOf(first)} against ${wordsOf(second)}`;
     if (!first || !second) return { turn, action: 0, words };
     const length = Math.max(first.executed.length, second.executed.length);
     for (let action = 0; action <= length; action++) {

@@ -153,7 +153,7 @@ def test_ended_film_stays_at_its_end(page) -> None:
         const film = player(arguments[0], () => {}, "");
         return [[0, 1], [0, 2], [1, 0], [1, 1]].map(([turn, action]) => {
           film.show(turn, action);
-          return [".screen", ".caption"].map((part) => [...film.element.querySelectorAll(part)][0].textContent).join(" ");
+          return [".screen", ".caption"].map((part) => film.element.querySelector(part).textContent).join(" ");
         });
         """,
         [turns(("L", "ab")), turns(("L U", "abc"), ("R", "cd"))],

@@ -20,16 +20,16 @@ def page(browser: Browser, served: str, store: Store) -> Browser:
     browser.driver.get("about:blank")
 
 
-def asked(page: Browser) -> list[str]:
+def fetched(page: Browser) -> list[str]:
     return [name for name in page.complaints() if "/trajectories?" in name]
 
 
 def test_checkpoints_come_without_their_evaluations(page: Browser, served: str) -> None:
     assert [text.split(" ")[0] for text in page.texts(".checkpoints a")] == ["0", "2", "4"]
-    assert asked(page) == [f"{served}/run/hostile/trajectories?iteration=4&source=sokoban"]
+    assert fetched(page) == [f"{served}/run/hostile/trajectories?iteration=4&source=sokoban"]
     page.follow(".elsewhere .contrast")
     assert page.text(".trajectory-title").endswith("beside that of iteration 0")
-    assert asked(page)[1:] == [f"{served}/run/hostile/trajectories?iteration=0&source=sokoban"]
+    assert fetched(page)[1:] == [f"{served}/run/hostile/trajectories?iteration=0&source=sokoban"]
 
 
 def test_other_run_is_put_beside(page: Browser, store: Store, served: str) -> None:
@@ -58,7 +58,7 @@ def test_other_run_is_put_beside(page: Browser, store: Store, served: str) -> No
     assert page.text(".parting") == f"They part here: {words[0][part]} against {words[1][part]}"
     page.wait_for("document.querySelector('optgroup[label=other] option') !== null")
     assert page.run("return document.querySelector(arguments[0]).value", CHOICE) == value
-    assert asked(page)[1:] == [f"{served}/run/other/trajectories?iteration=3&source=sokoban"]
+    assert fetched(page)[1:] == [f"{served}/run/other/trajectories?iteration=3&source=sokoban"]
 
 
 @pytest.mark.parametrize(
