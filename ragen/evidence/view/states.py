@@ -16,7 +16,7 @@ from starpo.ragen.evidence.report.evaluations import cell_of, episode_names
 from starpo.ragen.evidence.view.reading import Kept
 from starpo.ragen.store import Store
 
-_MAX_EVALUATIONS = 4_000
+_MAX_EVALUATIONS = 1_000
 """Evaluations whose outcomes are kept, some kilobytes each."""
 _MAX_RUNS = 1_000
 """Runs whose evaluations are known."""

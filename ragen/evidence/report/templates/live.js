@@ -3,10 +3,13 @@
 const ASK_MS = 1000;
 const AT_REST_MS = 5000;
 
-// It needs nothing of this file: what is open is asked for before this file's constants are known.
+// Neither needs a constant of this file: what the address names is asked for before it is run.
+function locate(what, run) {
+  return `${window.location.pathname.replace(/\/[^/]*\/?$/, "")}/${encodeURIComponent(run)}/${what}`;
+}
+
 async function ask(what, run = data.run) {
-  const runs = window.location.pathname.replace(/\/[^/]*\/?$/, "");
-  const response = await fetch(`${runs}/${encodeURIComponent(run)}/${what}`);
+  const response = await fetch(locate(what, run));
   if (!response.ok) throw new Error(await response.text());
   return response.json();
 }
@@ -20,16 +23,32 @@ function writeStatus(status) {
   line.replaceChildren(...words, status.warning ? html("p", { class: "failure" }, status.warning) : "", status.fault ? html("p", { class: "failure" }, status.fault) : "");
 }
 
+// What iterations before the last two have stored does not change any more.
+async function takeNewer() {
+  const since = Math.max(0, data.last_iteration - 2);
+  const { images, metrics, decisions, artifacts, ...newer } = await ask(`data?since=${since}`); // images come with trajectories
+  const joined = (known, added, at) => [...known.filter((row) => row[at] < since), ...added];
+  for (const [name, points] of Object.entries(metrics)) data.metrics[name] = joined(data.metrics[name] || [], points, 0);
+  data.decisions = joined(data.decisions, decisions, 0);
+  data.artifacts = joined(data.artifacts, artifacts, 0);
+  Object.assign(data, newer);
+}
+
 async function follow() {
   let wait = ASK_MS;
   try {
     const status = await ask("status");
     writeStatus(status);
     if (status.version !== data.status.version) {
-      const { images, ...newer } = await ask("data"); // images are kept: they come with trajectories
-      Object.assign(data, newer);
+      if (status.version.split("-")[0] !== data.status.version.split("-")[0]) { // another run of this name
+        window.location.reload();
+        return;
+      }
+      await takeNewer();
       data.status = { ...status, version: data.version };
       renew();
+      const plane = document.getElementById("plane");
+      if (plane) plane.src = locate(`plane?version=${data.version}`, data.run);
       document.documentElement.dataset.version = data.version;
     }
     wait = status.state === "running" ? ASK_MS : AT_REST_MS;

@@ -18,8 +18,8 @@ function drawCurves() {
 // What is expensive and folded is made when it is unfolded.
 function whenOpened(selector, place, make) {
   folded.set(place, make);
-  document.querySelector(selector).addEventListener("toggle", (event) => {
-    if (event.target.open && !document.getElementById(place).childElementCount) refill(place, make());
+  document.querySelector(selector).addEventListener("toggle", async (event) => {
+    if (event.target.open && !document.getElementById(place).childElementCount) refill(place, await make());
   });
 }
 
@@ -27,14 +27,14 @@ drawCurves();
 const oneIteration = iterationView(document.getElementById("iteration-view"), data, batches);
 const trajectories = viewer(document.getElementById("viewer"), data, batches);
 if (document.getElementById("finder")) finder(document.getElementById("finder"), batches);
-whenOpened("#curves details", "other-panels", () => data.other_panels.map((panel) => lineChart(panel, data.last_iteration, { onSelect: toIteration })));
+whenOpened("#curves details", "other-panels", async () => (data.other_panels ?? await ask("panels")).map((panel) => lineChart(panel, data.last_iteration, { onSelect: toIteration })));
 whenOpened("#decisions details", "decision-table", () => decisionTable(data));
 
 // Draws anew what `data` now says; what is being looked at stays.
 function renew() {
   writeHead(data.head);
   drawCurves();
-  for (const [place, make] of folded) if (document.getElementById(place).childElementCount) refill(place, make());
+  for (const [place, make] of folded) if (document.getElementById(place).childElementCount) Promise.resolve(make()).then((parts) => refill(place, parts));
   oneIteration.renew();
   trajectories.renew();
 }
