@@ -49,13 +49,13 @@ function viewer(container, data, batches) {
       return absent(wanted, error.message);
     }
     if (present !== wanted) return undefined;
-    shown = batch;
     const isOf = (group) => group.members.find((m) => m.id === wanted.trajectory);
     const group = groups.find((g) => (wanted.trajectory ? isOf(g) : g.id === wanted.group)) || groups.find((g) => g.id === wanted.group) || groups[0];
     const trajectory = isOf(group) || group.members[0];
     const side = { batch, group, member: trajectory };
     const other = trajectory && wanted.beside ? await sameState.find(wanted.beside, side) : null;
     if (present !== wanted) return undefined;
+    shown = batch;
     choices(batch, groups, group);
     about.replaceChildren(...[wanted.trajectory && !isOf(group) ? html("b", {}, `There is no trajectory ${wanted.trajectory} in this page; the first is shown. `) : null, group.reason, other?.reason ? html("b", {}, ` What the address names to stand beside it cannot be shown: ${other.reason}.`) : null].filter(Boolean));
     const largest = Math.max(1e-9, ...groups.flatMap((g) => g.members.map((m) => Math.abs(m.sample ? m.sample.advantage : 0))));
