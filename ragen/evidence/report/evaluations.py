@@ -86,8 +86,10 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Traject
     except (StarPOError, ValidationError, KeyError):
         environment = None
     rows = table.to_pylist()
-    prompts = {seed: number for number, seed in enumerate(dict.fromkeys(row["env_seed"] for row in rows))}
-    members = [_episode(row, number, prompts[row["env_seed"]], environment) for number, row in enumerate(rows)]
+    names = episode_names(*([row[column] for row in rows] for column in ("env_seed", "member")))
+    members = [
+        _episode(row, number, name, environment) for number, (row, name) in enumerate(zip(rows, names, strict=True))
+    ]
     cell = cell_of(place)
     group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members if m["valid"])}
     return TrajectoryBatch(place.iteration, cell, [{**group, "reason": "", "members": members}], len(members))
@@ -100,7 +102,18 @@ def cell_of(place: Place) -> str:
     return f"{cell.removeprefix(_OF_BASE)} of the base run" if cell.startswith(_OF_BASE) else cell
 
 
-def _episode(row: Row, number: int, prompt: int, environment: dict[str, Any] | None) -> Row:
+def episode_names(seeds: Sequence[int], members: Sequence[int]) -> list[str]:
+    """Return what pages call the episodes of an evaluation: the prompt's number in the panel, and the sample's.
+
+    Args:
+        seeds: Environment seed of each, in the order of the dataset.
+        members: Number of each among the samples from its prompt.
+    """
+    prompts = {seed: number for number, seed in enumerate(dict.fromkeys(seeds))}
+    return [f"p{prompts[seed]:04d}-{member}" for seed, member in zip(seeds, members, strict=True)]
+
+
+def _episode(row: Row, number: int, name: str, environment: dict[str, Any] | None) -> Row:
     actions = [text.split(f" {ACTION_SEPARATOR} ") if text else [] for text in row["actions"]]
     replay = None
     if environment is not None:
@@ -114,10 +127,11 @@ def _episode(row: Row, number: int, prompt: int, environment: dict[str, Any] | N
             episode_return=row["episode_return"],
         )
     return {
-        "id": f"p{prompt:04d}-{row['member']}",
+        "id": name,
         "member": number,
         "env": row["env"],
         "seed": str(row["env_seed"]),
+        "state": row["initial_state_digest"],
         "return": row["episode_return"],
         "valid": row["status"] not in ERROR_STATUSES,
         "success": row["success"],

@@ -39,6 +39,7 @@ _SCRIPTS = (
     "images.js",
     "prompt.js",
     "turns.js",
+    "beside.js",
     "iteration.js",
     "viewer.js",
     "find.js",

@@ -8,17 +8,21 @@
 /run/NAME/plane                               its probes of reasoning, drawn
 /compare?run=NAME&run=OTHER                   runs beside each other, as a page; /compare/data, /compare/status as above
 /run/NAME/search?text=push&success=false      trajectories of all rollouts (`searching.Query`), as JSON
+/run/NAME/checkpoints?iteration=3&source=sokoban&trajectory=p0000-0
+                                              that episode's initial state at every checkpoint, as JSON
+/run/NAME/other_runs?(the same)               that state in other runs, each at the nearest checkpoint, as JSON
 """
 
 import hashlib
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from pydantic import TypeAdapter, ValidationError
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -32,17 +36,22 @@ from starpo.ragen.evidence.view.comparing import choose, chosen_names, compared,
 from starpo.ragen.evidence.view.reading import StoreReader
 from starpo.ragen.evidence.view.runs_page import render_runs
 from starpo.ragen.evidence.view.searching import Query, search
+from starpo.ragen.evidence.view.states import EpisodeName, PanelStates
+
+T = TypeVar("T")
 
 _NUM_THREADS = 4
 """Threads that read the store: each keeps memory of its own."""
 _LARGE = 2**17
 """Bytes of an answer after which freed memory is given back."""
 _QUERY = TypeAdapter(Query)
+_EPISODE = TypeAdapter(EpisodeName)
 _OF_STATUS = ("state", "iterations", "planned", "activity", "seconds_left", "warning", "fault")
 
 
 def application(reader: StoreReader) -> Starlette:
     """Return the ASGI application, to be wrapped in a `Guard`."""
+    states = PanelStates(reader.store)
 
     def runs(_: Request) -> Response:
         return _json(reader.runs())
@@ -110,12 +119,13 @@ def application(reader: StoreReader) -> Starlette:
         return known
 
     def search_page(request: Request) -> Response:
-        try:
-            query = _QUERY.validate_python({name: value for name, value in request.query_params.items() if value})
-        except ValidationError as error:
-            fault = error.errors()[0]
-            return PlainTextResponse(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", 400)
-        return _json(search(reader.store, reader.run(request.path_params["run"]).data, query))
+        return _json(search(reader.store, reader.run(request.path_params["run"]).data, _parsed(_QUERY, request)))
+
+    def checkpoints(request: Request) -> Response:
+        return _json(states.checkpoints(request.path_params["run"], _parsed(_EPISODE, request)))
+
+    def other_runs(request: Request) -> Response:
+        return _json(states.other_runs(request.path_params["run"], _parsed(_EPISODE, request)))
 
     pages = {
         "/": runs_page,
@@ -130,6 +140,8 @@ def application(reader: StoreReader) -> Starlette:
         "/run/{run}/trajectories": trajectories,
         "/run/{run}/plane": plane,
         "/run/{run}/search": search_page,
+        "/run/{run}/checkpoints": checkpoints,
+        "/run/{run}/other_runs": other_runs,
     }
     threads = CapacityLimiter(_NUM_THREADS)
     return Starlette(routes=[Route(path, _answering(answer, threads)) for path, answer in pages.items()])
@@ -154,6 +166,15 @@ def _answering(answer: Callable[[Request], Response], threads: CapacityLimiter) 
         return response
 
     return answered
+
+
+def _parsed(adapter: TypeAdapter[T], request: Request) -> T:
+    """Return what an address asks for, or answer what is wrong with it."""
+    try:
+        return adapter.validate_python({name: value for name, value in request.query_params.items() if value})
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise HTTPException(400, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
 
 
 def _is_number(text: str) -> bool:

@@ -56,7 +56,7 @@ class ViewedRun:
     missing: tuple[Missing, ...]
 
 
-class _Kept:
+class Kept:
     """The newest values by key, up to a total size. Each is made once, even if several threads ask for it."""
 
     def __init__(self, max_size: int, size_of: Callable[[Any], int] = lambda _: 1) -> None:
@@ -83,7 +83,7 @@ class _Kept:
 class _KeepingReader(Reader):
     """A reader that keeps what never changes: manifests, and datasets that are small."""
 
-    def __init__(self, store: Store, tables: _Kept, manifests: _Kept) -> None:
+    def __init__(self, store: Store, tables: Kept, manifests: Kept) -> None:
         super().__init__(store)
         self._tables, self._manifests = tables, manifests
 
@@ -109,10 +109,10 @@ class StoreReader:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._tables, self._manifests = _Kept(_MAX_TABLES), _Kept(_MAX_MANIFESTS)
-        self._runs, self._sources = _Kept(_MAX_RUNS), _Kept(_MAX_RUNS)
-        self._batches = _Kept(_MAX_BATCH_BYTES, len)
-        self._counts = _Kept(_MAX_RUNS)
+        self._tables, self._manifests = Kept(_MAX_TABLES), Kept(_MAX_MANIFESTS)
+        self._runs, self._sources = Kept(_MAX_RUNS), Kept(_MAX_RUNS)
+        self._counts = Kept(_MAX_RUNS)
+        self._batches = Kept(_MAX_BATCH_BYTES, len)
         self._facts: dict[str, dict[str, Any]] = {}
         self._reading = Lock()
 
