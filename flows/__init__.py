@@ -15,7 +15,7 @@ prefect_execution  the stages of a run as Prefect tasks; `ragen.runs.execution`:
 runners     where Prefect executes tasks: threads, Ray
 
 deployments  what is served; serve: serves it; server: a local Prefect server and the process that serves
-view_server  the live pages of runs, beside it
+view_server  the live pages of runs, beside it; background: a process that is started and stopped
 flow_run    a flow run of the server; outcome: how it ended
 abandoned   flow runs whose process died, ended in Prefect
 logs        escaping of stored text for logs

@@ -24,8 +24,9 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelled, Cancelling, Crashed
 
+from starpo.flows.background import ServerError
 from starpo.flows.outcome import Outcome
-from starpo.flows.server import ServerBusyError, ServerError, ServerGoneError, api_url, ui_url
+from starpo.flows.server import ServerBusyError, ServerGoneError, api_url, ui_url
 
 _UNFINISHED = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING]
 _AT_WORK = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]

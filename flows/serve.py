@@ -14,8 +14,8 @@ from prefect.exceptions import ObjectNotFound
 from prefect.runner import Runner
 
 from starpo.flows.abandoned import crash_abandoned
+from starpo.flows.background import ServerError
 from starpo.flows.deployments import deployments
-from starpo.flows.server import ServerError
 
 
 def register(name: str | None = None) -> bool:

@@ -1,27 +1,23 @@
-"""A local Prefect server and the process that serves the deployments: start, supervise, stop.
+"""A local Prefect server, the process that serves the deployments, and the pages of runs: start, supervise, stop.
 
-Both use loopback only, run in the background, log to the state folder, and leave a pid file there, so that
+All use loopback only, run in the background, log to the state folder, and leave a pid file there, so that
 `starpo down` stops exactly what `starpo up` started.
 """
 
 import fcntl
 import os
-import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import psutil
-
+from starpo.flows import view_server
+from starpo.flows.background import Process, ServerError, unwritable
 from starpo.ragen.core.allocator import keeping_freed_memory
-from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.core.process_start import is_alive, process_start
 
 START_TIMEOUT_S = 120.0
 LOCAL_API = "http://127.0.0.1:4200/api"
@@ -35,128 +31,12 @@ _RETRIES = "8"
 without ending a run. Prefect's default is one minute, which a database that other processes keep busy can exceed."""
 
 
-class ServerError(StarPOError):
-    """The local server or the serving process cannot be started or reached."""
-
-
 class ServerGoneError(ServerError):
     """The server does not answer, or has stopped answering."""
 
 
 class ServerBusyError(ServerError):
     """The server is too busy to answer in time."""
-
-
-@dataclass(frozen=True)
-class Process:
-    """A background process started from here, identified by its pid and start time (`ragen.core.process_start`).
-
-    Attributes:
-        name: Base name of its pid file and log.
-        folder: Folder of these files.
-    """
-
-    name: str
-    folder: Path
-
-    @property
-    def log(self) -> Path:
-        """File that receives its output."""
-        return self.folder / f"{self.name}.log"
-
-    @property
-    def _pid_file(self) -> Path:
-        return self.folder / f"{self.name}.pid"
-
-    def running(self) -> psutil.Process | None:
-        """Return the process if it is alive and is the one that was started, else None."""
-        try:
-            pid, started = self._pid_file.read_text().split()
-            return psutil.Process(int(pid)) if is_alive(int(pid), started) else None
-        except (OSError, ValueError, psutil.NoSuchProcess):
-            return None
-
-    def environment(self) -> dict[str, str] | None:
-        """Return the environment variables that it was started with; None if not running or not readable."""
-        process = self.running()
-        try:
-            return process.environ() if process is not None else None
-        except psutil.Error:
-            return None
-
-    def start(self, *command: str, env: dict[str, str] | None = None) -> None:
-        """Start it in a new session, which outlives the terminal; `env` is added to the current environment.
-
-        Raises:
-            ServerError: If its log cannot be written.
-        """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            output = self.log.open("ab")
-        except OSError as error:
-            raise _unwritable(self.log, error) from error
-        with output as log:
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
-                start_new_session=True,
-            )
-        self._pid_file.write_text(f"{child.pid} {process_start(child.pid)}")
-
-    def num_children(self) -> int:
-        """Count its live child processes."""
-        process = self.running()
-        return len(_children(process)) if process is not None else 0
-
-    def stop(self) -> bool:
-        """End it and its descendants. Returns whether it was running."""
-        process = self.running()
-        self._pid_file.unlink(missing_ok=True)
-        if process is None:
-            return False
-        family = [process, *_children(process, recursive=True)]
-        for member in family:
-            _signal(member.terminate)
-        for member in _unended(family, timeout_s=10):
-            _signal(member.kill)
-        return True
-
-
-def _unwritable(path: Path, error: OSError) -> ServerError:
-    return ServerError(f"{path} cannot be written ({error.strerror}); set STARPO_STATE_DIR to a folder that can")
-
-
-def _children(process: psutil.Process, *, recursive: bool = False) -> list[psutil.Process]:
-    """List its live child processes; none if it has just ended."""
-    try:
-        return process.children(recursive=recursive)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _unended(family: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Wait for processes to end; return those that have not. A zombie has: its parent may never collect its status."""
-    deadline = time.monotonic() + timeout_s
-    while family and time.monotonic() < deadline:
-        _, alive = psutil.wait_procs(family, timeout=0.1)
-        family = [member for member in alive if _status(member) not in (None, psutil.STATUS_ZOMBIE)]
-    return family
-
-
-def _status(process: psutil.Process) -> str | None:
-    """Return the status of a process; None if it has just ended."""
-    try:
-        return str(process.status())
-    except psutil.NoSuchProcess:
-        return None
-
-
-def _signal(send: Callable[[], None]) -> None:
-    with suppress(psutil.NoSuchProcess):
-        send()
 
 
 def api_url() -> str:
@@ -241,10 +121,11 @@ def _start(state_dir: str) -> str:
                 "PREFECT_API_URL to that, or stop it with `starpo down` and run the same command again"
             )
         _wait(lambda: is_healthy(url), server, f"the Prefect server did not answer at {url}")
+    store = Store(Runtime.current().store).address  # absolute: other commands may run in other folders
+    view_server.begin(state_dir, store)
     if serve.running() is None:
         ready = Path(state_dir) / "serve.ready"
         ready.unlink(missing_ok=True)
-        store = Store(Runtime.current().store).address  # absolute: other commands may run in other folders
         retries = {"PREFECT_CLIENT_MAX_RETRIES": os.environ.get("PREFECT_CLIENT_MAX_RETRIES", _RETRIES)}
         # which runs inherit
         env = {**keeping_freed_memory(), **retries, "PREFECT_API_URL": url, "STARPO_STORE": store}
@@ -274,7 +155,7 @@ def serve_again(state_dir: str) -> None:
 def stop(state_dir: str) -> list[str]:
     """Stop what `start` started, and return the names of the stopped processes."""
     server, serve = processes(state_dir)
-    return [process.name for process in (serve, server) if process.stop()]
+    return [process.name for process in (serve, server, view_server.process(state_dir)) if process.stop()]
 
 
 @contextmanager
@@ -284,7 +165,7 @@ def _alone(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "start.lock").open("ab")
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise unwritable(folder, error) from error
     with lock:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from starpo.flows.server import Process
+from starpo.flows.background import Process
 
 _WAIT_S = 20.0
 

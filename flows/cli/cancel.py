@@ -8,11 +8,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from starpo.flows.background import ServerError
 from starpo.flows.cli.options import RunArgument, StoreOption, open_store
 from starpo.flows.console.follow import POLL_S
 from starpo.flows.console.terminal import Console, say
 from starpo.flows.flow_run import FlowRun, unfinished
-from starpo.flows.server import ServerError, served_environment
+from starpo.flows.server import served_environment
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.store import Store

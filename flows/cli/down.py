@@ -1,6 +1,6 @@
 """`starpo down`."""
 
-from starpo.flows import server, view_server
+from starpo.flows import server
 from starpo.flows.abandoned import crash_abandoned
 from starpo.flows.console.terminal import Console, say
 from starpo.flows.flow_run import unfinished
@@ -13,8 +13,6 @@ def down() -> None:
     console, state_dir = Console(), Runtime.current().state_dir
     ended = _at_work(state_dir)
     stopped = server.stop(state_dir)
-    if view_server.process(state_dir).stop():
-        stopped.append("view")
     say(console, f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     if ended:
         say(console, f"active runs stopped: {', '.join(ended)}")

@@ -12,7 +12,6 @@ def up() -> None:
     console, state_dir = Console(), Runtime.current().state_dir
     was_serving = server.processes(state_dir)[1].running() is not None
     store = Store(Runtime.current().store).address
-    view_server.begin(state_dir, store)
     server.start(state_dir)
     if was_serving:
         register()

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from starpo.flows import server, view_server
+from starpo.flows.background import ServerError
 from starpo.flows.console.follow import follow_run
 from starpo.flows.console.second_witness import SecondWitness
 from starpo.flows.console.terminal import Console, say
@@ -15,6 +16,9 @@ from starpo.flows.flow_run import FlowRun, asking
 from starpo.flows.outcome import Outcome
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.store import Store
+
+_RUNS = ("starpo", "replay")
+"""Flows whose flow runs are named after the run that they make."""
 
 
 def follow_deployment(
@@ -51,7 +55,7 @@ def follow_deployment(
     except server.ServerGoneError as error:
         raise server.ServerGoneError(f"{error}. {_without_server(store, run)}") from error
     if run not in store.runs.names():
-        raise server.ServerError(
+        raise ServerError(
             f"the flow run completed, but its run '{run}' is not in {store.url}: another process serves the same "
             f"deployments at {server.api_url()}, such as that of another clone, and wrote to its own store. Stop it "
             "there (`starpo down`), or give this one its own server: another port in PREFECT_API_URL"
@@ -95,7 +99,6 @@ def start_deployment(
     """
     with console.status("starting the local Prefect server (about 20 s the first time)"):
         state_dir, store = Runtime.current().state_dir, Store(parameters.get("store", Runtime.current().store)).address
-        view_server.begin(state_dir, store)
         server.start(state_dir)
     register(deployment)
     served = server.served_environment(state_dir)
@@ -103,7 +106,8 @@ def start_deployment(
         parameters = {**parameters, "store": store}
     begun = FlowRun.start(deployment, parameters, name)
     say(console, f"Prefect: {begun.page}")
-    say(console, f"Live:    {view_server.url(state_dir, store, name) or f'starpo view {name}'}")
+    run = name if deployment.partition("/")[0] in _RUNS else ""
+    say(console, f"Live:    {view_server.url(state_dir, store, run) or f'starpo view {run} --store {store}'}")
     command = f"$ prefect deployment run {deployment}{_flags(parameters, written)}"
     say(console, command)
     return begun.ended

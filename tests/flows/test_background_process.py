@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from starpo.flows import server
-from starpo.flows.server import LOCAL_API, Process, ServerError
+from starpo.flows.background import Process, ServerError
+from starpo.flows.server import LOCAL_API
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
@@ -108,7 +109,7 @@ def test_concurrent_commands_start_one_server(tmp_path, monkeypatch):
     try:
         with ThreadPoolExecutor(2) as commands:
             list(commands.map(server.start, [str(tmp_path)] * 2))
-        assert list(started) == ["server", "serve"]
+        assert list(started) == ["server", "view", "serve"]
         assert started["serve"]["STARPO_STORE"] == str(Path("store").absolute())  # commands may run in other folders
     finally:
         server.stop(str(tmp_path))

@@ -16,7 +16,7 @@ def test_work_pool_runs_continue_unnamed(monkeypatch: pytest.MonkeyPatch, capsys
     ]
     monkeypatch.setattr("starpo.flows.cli.down.unfinished", lambda: runs)
     monkeypatch.setattr("starpo.flows.cli.down.crash_abandoned", list)
-    monkeypatch.setattr("starpo.flows.server.Process.num_children", lambda _: 1)
+    monkeypatch.setattr("starpo.flows.background.Process.num_children", lambda _: 1)
     monkeypatch.setattr("starpo.flows.server.stop", lambda _: ["serve", "server"])
     down()
     assert "active runs stopped: served\n" in capsys.readouterr().out

@@ -8,12 +8,12 @@ from uuid import uuid4
 import pytest
 
 from starpo.flows.api.evaluation import as_parameter, carry_out, read_evaluation
+from starpo.flows.background import ServerError
 from starpo.flows.cli.evaluate import evaluate
 from starpo.flows.console.follow import RunFailedError
 from starpo.flows.console.terminal import Console
 from starpo.flows.outcome import Outcome
 from starpo.flows.presets import preset
-from starpo.flows.server import ServerError
 from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store

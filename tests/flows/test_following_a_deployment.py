@@ -10,11 +10,12 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 from rich.console import Console
 
+from starpo.flows.background import ServerError
 from starpo.flows.console.deployment import follow_deployment, start_deployment
 from starpo.flows.console.follow import RunFailedError
 from starpo.flows.console.second_witness import SecondWitness
 from starpo.flows.outcome import Outcome
-from starpo.flows.server import ServerError, ServerGoneError
+from starpo.flows.server import ServerGoneError
 from starpo.ragen.store import Store
 
 

@@ -3,10 +3,10 @@
 import pytest
 from prefect.client.orchestration import get_client
 
+from starpo.flows.background import ServerError
 from starpo.flows.deployments import deployments
 from starpo.flows.flow_run import FlowRun, unfinished
 from starpo.flows.serve import register
-from starpo.flows.server import ServerError
 
 pytestmark = pytest.mark.timeout(300)
 NAME = "starpo/smoke"

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from starpo.flows.server import Process
+from starpo.flows.background import Process
 from starpo.ragen.core.process_start import is_alive, process_start
 from starpo.ragen.store.records.leases import _myself
 
