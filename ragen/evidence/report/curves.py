@@ -1,11 +1,11 @@
-"""Curves of the page: metrics per panel, panel titles and notes, measured points and their centred means.
+"""Curves of the page: metrics per panel, panel titles and notes, measured points and their local means.
 
 metric series -> panels -> (drawn by the page's script)
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, linear_regression
 
 from starpo.ragen.learning.metrics.table import Series
 
@@ -104,19 +104,39 @@ def other_panels(series: Mapping[str, Series]) -> list[CurvePanel]:
 
 FEWEST_SMOOTHED = 10
 """Minimum number of points for smoothing; shorter curves are shown as measured."""
-REACH = 2
-"""Points on each side of a point that its smoothed value is the mean of, beside itself. The curve ends where they are
-missing on one side, so that it neither lags nor gives single points the weight of five."""
+WINDOW = 5
+"""Points that a smoothed value is of: the point and its two neighbours on each side; at an end, the five of that end."""
 
 
 def smoothed_line(label: str, values: Series) -> Line:
-    """Build the line of a metric, with centred means of five points if it is long enough."""
+    """Build the line of a metric, smoothed if it is long enough."""
     points: Points = list(values.items())
-    if len(points) < FEWEST_SMOOTHED:
-        return Line(label, points)
-    iterations, measured = list(values), list(values.values())
-    inner = range(REACH, len(measured) - REACH)
-    return Line(label, points, [(iterations[n], fmean(measured[n - REACH : n + REACH + 1])) for n in inner])
+    return Line(label, points, smoothed(points) if len(points) >= FEWEST_SMOOTHED else [])
+
+
+def smoothed(points: Points) -> Points:
+    """Smooth a curve by local means that neither lag nor stop before its ends.
+
+    In the middle, a value is the mean of five points. The two points at either end lack neighbours on one side, where a
+    mean would lag: there it is the least-squares line through the five points of that end, within their range.
+
+    Args:
+        points: (iteration, value), at least five, in ascending order of iteration.
+    """
+    reach = WINDOW // 2
+    starts = [min(max(0, at - reach), len(points) - WINDOW) for at in range(len(points))]
+    windows = [points[start : start + WINDOW] for start in starts]
+    return [
+        (x, fmean(y for _, y in window) if start == at - reach else _on_line(window, x))
+        for at, ((x, _), start, window) in enumerate(zip(points, starts, windows, strict=True))
+    ]
+
+
+def _on_line(points: Points, x: float) -> float:
+    """Return the value at x of the least-squares line through the points, within the range of their values."""
+    xs, ys = zip(*points, strict=True)
+    slope, intercept = linear_regression(xs, ys)
+    return min(max(ys), max(min(ys), slope * x + intercept))
 
 
 def _evaluation(series: Mapping[str, Series], remark: str) -> CurvePanel:

@@ -75,7 +75,7 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {})
       if (at < 0) return null;
       const band = line.band.find((p) => p[0] === iteration);
       const mean = line.smooth.find((p) => p[0] === iteration);
-      const extra = band ? ` (${write(band[1])} to ${write(band[2])})` : mean ? `, mean of five ${write(mean[1])}` : "";
+      const extra = `${band ? ` (${write(band[1])} to ${write(band[2])})` : ""}${mean ? `, smoothed ${write(mean[1])}` : ""}`;
       return `${panel.lines.length > 1 ? `${line.label} ` : ""}${write(line.raw[at][1])}${extra}`;
     });
     readout.textContent = `${iteration}: ${said.filter(Boolean).join(" · ")}`;
