@@ -3,10 +3,12 @@
 metric series -> panels -> (drawn by the page's script)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, linear_regression
 
+from starpo.ragen.agents.evaluation.intervals import success_interval
+from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.learning.metrics.table import Series
 
 Points = list[tuple[float, ...]]
@@ -48,11 +50,12 @@ class CurvePanel:
     is_log: bool = False
 
 
+_SUCCESS = "rollout/success_rate"
 _DISTINCT = "rollout/distinct_response_share"
 _DEPENDENCE = "reasoning/first_turn/token/mutual_information"
 _RETRIEVAL = "reasoning/first_turn/token/retrieval_at_1_above_chance"
 _SINGLE = (
-    ("Training success", "share of trajectories, at the training temperature", "rollout/success_rate", True, False),
+    ("Training success", "share of trajectories, at the training temperature", _SUCCESS, True, False),
     ("Mean return", "reward units, penalties included", "reward/return_mean", False, False),
     ("In-group reward std", "reward units; it falls before the reward does", "reward/in_group_std", False, False),
     ("Entropy", "nats per token", "rollout/entropy", False, False),
@@ -73,19 +76,23 @@ _SINGLE = (
 additional curve per part (`<metric>/<tag>`)."""
 
 
-def main_panels(series: Mapping[str, Series], remark: str = "") -> list[CurvePanel]:
+def main_panels(series: Mapping[str, Series], remark: str = "", decisions: Iterable[Decision] = ()) -> list[CurvePanel]:
     """Return the panels at the top of every report; panels without measurements are left out.
 
     Args:
         series: Metrics by name and iteration.
         remark: Remark on what is evaluated.
+        decisions: Of the filter on every group, for the interval of training success.
     """
+    bands = {_SUCCESS: training_band(series.get(_SUCCESS, {}), decisions)}
     panels = [evaluation] if (evaluation := _evaluation(series, remark)).lines else []
     for title, note, metric, is_share, is_log in _SINGLE:
         if values := series.get(metric):
             is_log = is_log and min(values.values()) > 0.0
             parts = {name.removeprefix(f"{metric}/"): name for name in sorted(series) if name.startswith(f"{metric}/")}
-            lines = [smoothed_line("all" if parts else title, values)]
+            band = bands.get(metric, [])
+            note += ", with the 95% interval over groups" if band else ""
+            lines = [smoothed_line("all" if parts else title, values, band)]
             lines += [smoothed_line(tag, series[name]) for tag, name in parts.items()]
             panels.append(CurvePanel(title, note, lines, is_share, is_log))
     return panels
@@ -102,16 +109,43 @@ def other_panels(series: Mapping[str, Series]) -> list[CurvePanel]:
     ]
 
 
+_SAME_RATE = 1e-6
+"""Largest difference of two success rates of the same trajectories."""
 FEWEST_SMOOTHED = 10
 """Minimum number of points for smoothing; shorter curves are shown as measured."""
 WINDOW = 5
-"""Points that a smoothed value is of: the point and its two neighbours on each side; at an end, the five of that end."""
+"""Points that a smoothed value is of: a point and two neighbours on each side; at an end, the five of that end."""
 
 
-def smoothed_line(label: str, values: Series) -> Line:
+def smoothed_line(label: str, values: Series, band: Points | None = None) -> Line:
     """Build the line of a metric, smoothed if it is long enough."""
     points: Points = list(values.items())
-    return Line(label, points, smoothed(points) if len(points) >= FEWEST_SMOOTHED else [])
+    return Line(label, points, smoothed(points) if len(points) >= FEWEST_SMOOTHED else [], band or [])
+
+
+def training_band(success: Series, decisions: Iterable[Decision]) -> Points:
+    """Compute the 95% interval of training success over the groups of each iteration.
+
+    Trajectories of a group start from one state and succeed together, so groups are the clusters (`success_interval`).
+
+    Args:
+        success: Measured success rate by iteration.
+        decisions: Of the filter on every group.
+
+    Returns:
+        (iteration, low, high); without iterations whose readable groups do not add up to the measured rate.
+    """
+    groups: dict[int, list[Decision]] = {}
+    for decision in decisions:
+        if decision.num_valid and decision.iteration in success:
+            groups.setdefault(decision.iteration, []).append(decision)
+    band: Points = []
+    for iteration, of_iteration in sorted(groups.items()):
+        trials = [group.num_valid for group in of_iteration]
+        successes = [round(group.success_rate * group.num_valid) for group in of_iteration]
+        if abs(sum(successes) / sum(trials) - success[iteration]) < _SAME_RATE:
+            band.append((iteration, *success_interval(successes, trials)))
+    return band
 
 
 def smoothed(points: Points) -> Points:

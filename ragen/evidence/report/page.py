@@ -137,7 +137,9 @@ def page_data(data: RunData) -> dict[str, Any]:
         "environment": data.run.environment,
         "observation": data.run.config.get("agent", {}).get("observation", "text"),
         "images": {},
-        "panels": [_packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run))],
+        "panels": [
+            _packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run), data.decisions)
+        ],
         "other_panels": [_packed_panel(panel) for panel in other_panels(data.series)],
         "metrics": {name: list(series.items()) for name, series in sorted(data.series.items())},
         "signals": [asdict(signal) for signal in data.verdict.signals],

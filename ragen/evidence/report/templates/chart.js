@@ -40,10 +40,11 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {})
   for (const signal of signals) {
     picture.append(svg("line", { class: `signal ${signal.severity}`, x1: x(signal.iteration), x2: x(signal.iteration), y1: top, y2: height - bottom }));
   }
+  const isBanded = panel.lines.filter((line) => line.band.length > 2).length === 1; // several bands would mix their colours
   panel.lines.forEach((line, index) => {
     const style = `--line:${colour(index)}`;
     const parts = svg("g", {});
-    if (line.band.length > 2 && panel.lines.length === 1) { // bands of several lines would mix their colours
+    if (isBanded && line.band.length > 2) {
       const upper = line.band.map((p) => [p[0], p[2]]);
       const lower = line.band.map((p) => [p[0], p[1]]).reverse();
       parts.append(svg("path", { class: "band", style, d: `${path(upper)}${path(lower).replace("M", "L")}Z` }));
@@ -52,7 +53,7 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {})
     if (!isSmooth && line.raw.length > 2) parts.append(svg("path", { class: "joined", style, d: path(line.raw) })); // two points are no curve
     line.raw.forEach((p) => {
       const interval = line.band.find((b) => b[0] === p[0]);
-      if (interval) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
+      if (interval && !isSmooth) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
       parts.append(svg("circle", { class: isSmooth ? "point measured" : "point", style, cx: x(p[0]), cy: y(p[1]), r: isSmooth ? 2.2 : 2.6 }));
     });
     if (isSmooth) parts.append(svg("path", { class: "smooth", style, d: path(line.smooth) }));

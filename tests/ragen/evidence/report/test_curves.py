@@ -4,7 +4,8 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.agents.evaluation.comparison import PanelDifference
-from starpo.ragen.evidence.report.curves import main_panels, other_panels, smoothed_line
+from starpo.ragen.evidence.report.curves import main_panels, other_panels, smoothed_line, training_band
+from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.evidence.report.words import headline, strange_panels
 from starpo.ragen.store.records.run import RunRecord
 
@@ -57,8 +58,37 @@ def test_smoothed_ends_stay_in_range() -> None:
 
 
 def test_short_curve_shown_as_measured() -> None:
-    assert smoothed_line("x", {n: 0.5 for n in range(9)}).smooth == []
-    assert smoothed_line("x", {n: 0.5 for n in range(10)}).smooth != []
+    assert smoothed_line("x", dict.fromkeys(range(9), 0.5)).smooth == []
+    assert smoothed_line("x", dict.fromkeys(range(10), 0.5)).smooth != []
+
+
+def group(iteration: int, num_successes: int, num_valid: int, num_trajectories: int = 4) -> Decision:
+    success = num_successes / num_valid if num_valid else 0.0
+    return Decision(iteration, "g", 0, 0.0, 0.0, success, num_trajectories, num_valid, is_kept=True, reason="")
+
+
+def test_training_interval_is_over_groups() -> None:
+    apart = [group(0, n, 4) for n in (4, 4, 4, 4, 0, 0, 0, 0)]
+    mixed = [group(1, 2, 4) for _ in range(4)] + [group(1, n, 4) for n in (1, 3, 1, 3)]
+    series = {"rollout/success_rate": {0: 0.5, 1: 0.5}}
+    (panel,) = main_panels(series, decisions=[*apart, *mixed])
+    (of_copies, of_many) = panel.lines[0].band
+    # members of a group that only repeat each other are worth one trajectory: t of 7 degrees is 2.365, error
+    # sqrt(8/7 * 8 * 2^2) / 32, n* = 0.25 / error^2 * (1.96 / 2.365)^2 = 4.81, half of Wilson's = 0.333
+    assert of_copies == (0, pytest.approx(0.167, abs=1e-3), pytest.approx(0.833, abs=1e-3))
+    assert of_many[2] - of_many[1] < 0.7 * (of_copies[2] - of_copies[1])
+    assert panel.note.endswith("with the 95% interval over groups")
+
+
+def test_invalid_trajectories_enter_no_interval() -> None:
+    valid = [group(0, 2, 2), group(0, 0, 4), group(0, 1, 4)]
+    assert training_band({0: 0.3}, [*valid, group(0, 0, 0)]) == training_band({0: 0.3}, valid) != []
+
+
+def test_unreadable_groups_leave_no_interval() -> None:
+    assert training_band({0: 0.5}, [group(0, 1, 4)]) == []
+    (panel,) = main_panels({"rollout/success_rate": {0: 0.5}}, decisions=[group(0, 1, 4)])
+    assert "interval" not in panel.note
 
 
 CHANGES = {
