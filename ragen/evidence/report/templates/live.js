@@ -2,10 +2,10 @@
 
 const ASK_MS = 1000;
 const AT_REST_MS = 5000;
-const PATH = window.location.pathname.replace(/\/$/, "");
 
+// The first trajectories are asked for before this file has run: it may use no constant of this file.
 async function ask(what) {
-  const response = await fetch(`${PATH}/${what}`);
+  const response = await fetch(`${window.location.pathname.replace(/\/$/, "")}/${what}`);
   if (!response.ok) throw new Error(await response.text());
   return response.json();
 }
