@@ -9,6 +9,7 @@ from statistics import fmean, linear_regression
 
 from starpo.ragen.agents.evaluation.intervals import success_interval
 from starpo.ragen.evidence.report.decisions import Decision
+from starpo.ragen.learning.metrics.glossary import explain
 from starpo.ragen.learning.metrics.table import Series
 
 Points = list[tuple[float, ...]]
@@ -20,12 +21,14 @@ class Line:
 
     Attributes:
         label: Label in the legend.
+        metric: Name of the metric.
         raw: (iteration, value) as measured.
         smooth: The same, smoothed; if empty, the measured points are joined.
         band: (iteration, low, high), the 95% interval; empty if there is none.
     """
 
     label: str
+    metric: str
     raw: Points
     smooth: Points = field(default_factory=list)
     band: Points = field(default_factory=list)
@@ -92,8 +95,8 @@ def main_panels(series: Mapping[str, Series], remark: str = "", decisions: Itera
             parts = {name.removeprefix(f"{metric}/"): name for name in sorted(series) if name.startswith(f"{metric}/")}
             band = bands.get(metric, [])
             note += ", with the 95% interval over groups" if band else ""
-            lines = [smoothed_line("all" if parts else title, values, band)]
-            lines += [smoothed_line(tag, series[name]) for tag, name in parts.items()]
+            lines = [smoothed_line("all" if parts else title, metric, values, band)]
+            lines += [smoothed_line(tag, name, series[name]) for tag, name in parts.items()]
             panels.append(CurvePanel(title, note, lines, is_share, is_log))
     return panels
 
@@ -103,7 +106,7 @@ def other_panels(series: Mapping[str, Series]) -> list[CurvePanel]:
     shown = {metric for _, _, metric, _, _ in _SINGLE}
     shown |= {name for name in series if name.rpartition("/")[0] in shown}
     return [
-        CurvePanel(name, "", [smoothed_line(name, values)])
+        CurvePanel(name, metric.unit if (metric := explain(name)) else "", [smoothed_line(name, name, values)])
         for name, values in sorted(series.items())
         if name not in shown and len(values) > 1 and not name.endswith(("/success", "/success_low", "/success_high"))
     ]
@@ -117,10 +120,10 @@ WINDOW = 5
 """Points that a smoothed value is of: a point and two neighbours on each side; at an end, the five of that end."""
 
 
-def smoothed_line(label: str, values: Series, band: Points | None = None) -> Line:
+def smoothed_line(label: str, metric: str, values: Series, band: Points | None = None) -> Line:
     """Build the line of a metric, smoothed if it is long enough."""
     points: Points = list(values.items())
-    return Line(label, points, smoothed(points) if len(points) >= FEWEST_SMOOTHED else [], band or [])
+    return Line(label, metric, points, smoothed(points) if len(points) >= FEWEST_SMOOTHED else [], band or [])
 
 
 def training_band(success: Series, decisions: Iterable[Decision]) -> Points:
@@ -179,7 +182,7 @@ def _evaluation(series: Mapping[str, Series], remark: str) -> CurvePanel:
     for name, values in series.items():
         if name.startswith("evaluation/") and name.endswith("/success"):
             cell = name.removeprefix("evaluation/").removesuffix("/success")
-            lines.append(Line(cell, list(values.items()), band=_band(series, cell)))
+            lines.append(Line(cell, name, list(values.items()), band=_band(series, cell)))
     lines.sort(key=lambda line: -len(line.raw))
     note = "; ".join(filter(None, ("share of the fixed panel, with the 95% interval", remark)))
     return CurvePanel("Evaluation success", note, lines, is_share=True)

@@ -6,7 +6,7 @@ ReportData, or RunData -> template values, the script's data -> document
 import base64
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,12 +23,16 @@ from starpo.ragen.evidence.report.document import render_document
 from starpo.ragen.evidence.report.embedding import Embedded
 from starpo.ragen.evidence.report.evaluations import cell_of
 from starpo.ragen.evidence.unreplayable import unreplayable
+from starpo.ragen.learning.metrics.glossary import METRICS, explain
 from starpo.schemas.manifest import Manifest
 
 _SCRIPTS = (
     "elements.js",
     "recorded.js",
     "address.js",
+    "glossary.js",
+    "legend.js",
+    "take.js",
     "chart.js",
     "timeline.js",
     "decisions.js",
@@ -141,6 +145,7 @@ def page_data(data: RunData) -> dict[str, Any]:
             _packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run), data.decisions)
         ],
         "other_panels": [_packed_panel(panel) for panel in other_panels(data.series)],
+        "glossary": _glossary(data.series),
         "metrics": {name: list(series.items()) for name, series in sorted(data.series.items())},
         "signals": [asdict(signal) for signal in data.verdict.signals],
         "last_iteration": max([last, *(place.iteration for place in data.manifests)]),
@@ -149,6 +154,15 @@ def page_data(data: RunData) -> dict[str, Any]:
         **_artifacts(data),
         "batches": _stored_batches(data),
     }
+
+
+def _glossary(names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return what the metrics mean, each meaning once, with the names of the metrics that have it."""
+    rows: dict[str, dict[str, Any]] = {}
+    for name in sorted(names):
+        if metric := explain(name):
+            rows.setdefault(metric.name, {**vars(metric), "metrics": []})["metrics"].append(name)
+    return [rows[metric.name] for metric in METRICS if metric.name in rows]
 
 
 def _packed_panel(panel: CurvePanel) -> dict[str, Any]:

@@ -23,8 +23,8 @@ function axis(panel) {
   return { low, high, at: (v) => v, marks: ticks(low, high, 4), label: (v) => number(v) };
 }
 
-// options: signals, onSelect(iteration)
-function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {}) {
+// options: signals, onSelect(iteration), meaning (an entry of the glossary), run
+function lineChart(panel, lastIteration, { signals = [], onSelect = null, meaning = null, run = "" } = {}) {
   const [width, height, left, right, top, bottom] = [380, 200, 46, 10, 8, 24];
   const vertical = axis(panel);
   const end = Math.max(1, lastIteration);
@@ -40,20 +40,19 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {})
   for (const signal of signals) {
     picture.append(svg("line", { class: `signal ${signal.severity}`, x1: x(signal.iteration), x2: x(signal.iteration), y1: top, y2: height - bottom }));
   }
-  const isBanded = panel.lines.filter((line) => line.band.length > 2).length === 1; // several bands would mix their colours
   panel.lines.forEach((line, index) => {
     const style = `--line:${colour(index)}`;
     const parts = svg("g", {});
-    if (isBanded && line.band.length > 2) {
+    if (hasBand(panel) && line.band.length > 2) {
       const upper = line.band.map((p) => [p[0], p[2]]);
       const lower = line.band.map((p) => [p[0], p[1]]).reverse();
       parts.append(svg("path", { class: "band", style, d: `${path(upper)}${path(lower).replace("M", "L")}Z` }));
     }
     const isSmooth = line.smooth.length > 0;
-    if (!isSmooth && line.raw.length > 2) parts.append(svg("path", { class: "joined", style, d: path(line.raw) })); // two points are no curve
+    if (isJoined(line)) parts.append(svg("path", { class: "joined", style, d: path(line.raw) }));
     line.raw.forEach((p) => {
-      const interval = line.band.find((b) => b[0] === p[0]);
-      if (interval && !isSmooth) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
+      const interval = hasWhiskers(line) && line.band.find((b) => b[0] === p[0]);
+      if (interval) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
       parts.append(svg("circle", { class: isSmooth ? "point measured" : "point", style, cx: x(p[0]), cy: y(p[1]), r: isSmooth ? 2.2 : 2.6 }));
     });
     if (isSmooth) parts.append(svg("path", { class: "smooth", style, d: path(line.smooth) }));
@@ -106,5 +105,12 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {})
   const legend = panel.lines.length > 1
     ? html("p", { class: "legend" }, panel.lines.map((line, index) => html("span", {}, html("i", { style: `background:${colour(index)}` }), line.label)))
     : null;
-  return html("figure", { class: onSelect ? "panel leads" : "panel" }, html("h3", {}, panel.title), readout, picture, legend);
+  const id = `what-${panel.lines[0].metric.replace(/[^a-z0-9]+/gi, "-")}`;
+  const [question, words] = panelMeaning(panel, meaning, id);
+  if (words) picture.setAttribute("aria-describedby", id);
+  const take = (ending, type, make) => html("button", { type: "button", "aria-label": `Save ${panel.title} as ${ending}`, onclick: () => save(fileName(run, panel.title, ending.toLowerCase()), type, make()) }, ending);
+  return html("figure", { class: onSelect ? "panel leads" : "panel" },
+    html("div", { class: "panel-head" }, html("h3", { title: inShort(meaning) }, panel.title), question,
+      take("SVG", "image/svg+xml", () => figureText(panel, picture, run, signals)), take("CSV", "text/csv", () => csv(panelRows(panel)))),
+    words, readout, picture, legend);
 }

@@ -31,7 +31,7 @@ def test_trained_environment_comes_before_variants() -> None:
 
 def test_curve_smoothed_by_five_point_means() -> None:
     values = [0.3, 0.3, 0.6, 0.3, 0.3, 0.3, 0.3, 0.65, 0.7, 0.76]
-    line = smoothed_line("x", {3 + n: value for n, value in enumerate(values)})
+    line = smoothed_line("x", "x", {3 + n: value for n, value in enumerate(values)})
     assert [x for x, _ in line.raw] == [x for x, _ in line.smooth] == list(range(3, 13))
     assert line.smooth[2][1] == pytest.approx(1.8 / 5)
     assert line.smooth[-3][1] == pytest.approx((0.3 + 0.3 + 0.65 + 0.7 + 0.76) / 5)
@@ -39,7 +39,7 @@ def test_curve_smoothed_by_five_point_means() -> None:
 
 def test_smoothed_ends_follow_fitted_line() -> None:
     values = [0.0, 0.3, 0.1, 0.4, 0.2, *[0.5] * 4, 1.0]
-    smooth = dict(smoothed_line("x", dict(enumerate(values))).smooth)
+    smooth = dict(smoothed_line("x", "x", dict(enumerate(values))).smooth)
     # mean 0.2, slope (-2 * 0.0 - 1 * 0.3 + 1 * 0.4 + 2 * 0.2) / 10 = 0.05
     assert (smooth[0], smooth[1]) == pytest.approx((0.2 - 2 * 0.05, 0.2 - 0.05))
     # mean 0.6, slope (-2 * 0.5 - 1 * 0.5 + 1 * 0.5 + 2 * 1.0) / 10 = 0.1
@@ -47,19 +47,19 @@ def test_smoothed_ends_follow_fitted_line() -> None:
 
 
 def test_smoothed_straight_line_does_not_lag() -> None:
-    line = smoothed_line("x", {10 * n: 3.0 + n for n in range(12)})
+    line = smoothed_line("x", "x", {10 * n: 3.0 + n for n in range(12)})
     assert [y for _, y in line.smooth] == pytest.approx([y for _, y in line.raw])
 
 
 def test_smoothed_ends_stay_in_range() -> None:
-    smooth = smoothed_line("x", dict(enumerate([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]))).smooth
+    smooth = smoothed_line("x", "x", dict(enumerate([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]))).smooth
     assert smooth[0][1] == 0.0  # the line is at -0.2
     assert smooth[-1][1] == 1.0
 
 
 def test_short_curve_shown_as_measured() -> None:
-    assert smoothed_line("x", dict.fromkeys(range(9), 0.5)).smooth == []
-    assert smoothed_line("x", dict.fromkeys(range(10), 0.5)).smooth != []
+    assert smoothed_line("x", "x", dict.fromkeys(range(9), 0.5)).smooth == []
+    assert smoothed_line("x", "x", dict.fromkeys(range(10), 0.5)).smooth != []
 
 
 def group(iteration: int, num_successes: int, num_valid: int, num_trajectories: int = 4) -> Decision:
