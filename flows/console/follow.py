@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
+from starpo.flows.console.curves import SuccessReader, curve_lines
 from starpo.flows.console.terminal import Console, description_column, say
 from starpo.flows.outcome import Outcome
 from starpo.ragen.core.counts import counted
@@ -33,6 +34,8 @@ _FEW_WELL_FORMED = 0.5
 _WORTH_SAYING_S = 5.0
 """Time left of a stage from which it is shown."""
 _ROLLBACK_POLLS = 20
+_MEASURED = ("iteration", "evaluated_at", "success", "evaluation")
+"""Facts of a state that change when there is a point more to draw."""
 FINAL = ("completed", "failed", "cancelled")
 
 
@@ -41,16 +44,18 @@ class RunFailedError(StarPOError):
 
 
 class RunBar(Progress):
-    """Progress bar with a task's `numbers` below it, as side by side they are too wide for 80 columns."""
+    """Progress bar with a task's `numbers` and `curves` below it, as side by side they are too wide for 80 columns."""
 
     def __init__(self, console: Console) -> None:
         columns = (SpinnerColumn(), description_column(), BarColumn(), TimeElapsedColumn())
         super().__init__(*columns, console=console, disable=not console.is_terminal)
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield the bars, then the numbers."""
+        """Yield the bars, then the numbers, then the curves."""
         yield self.make_tasks_table(self.tasks)
-        yield from (Padding(Text(task.fields["numbers"]), (0, 0, 0, 2)) for task in self.tasks)
+        for task in self.tasks:
+            for line in (Text(task.fields["numbers"]), *curve_lines(self.console.encoding, task.fields["curves"])):
+                yield Padding(line, (0, 0, 0, 2))
 
 
 class _Lines:
@@ -109,7 +114,8 @@ def follow_run(
     """
     ask = ended or (lambda: _outcome(store.runs, run))
     with RunBar(console) as bar:
-        row, lines = bar.add_task(_WAITING, total=None, numbers=""), _Lines(console)
+        row, lines = bar.add_task(_WAITING, total=None, numbers="", curves={}), _Lines(console)
+        reader = SuccessReader(store)
         while True:
             outcome = ask() or (witness.outcome(run) if witness else None)
             state = store.runs.state(run)
@@ -125,6 +131,7 @@ def follow_run(
                     completed=facts.get("iteration", 0),
                     total=facts.get("iterations"),
                     numbers=" · ".join(filter(None, (detail + _stage_left(facts), numbers))),
+                    curves=reader.curves(run, (run, *map(facts.get, _MEASURED))) if console.is_terminal else {},
                 )
                 now = f"{place} · {state.message}{_share(facts)}"
                 lines.show(f"{place} {numbers}".strip(), doing, now, _stage_left(facts))
