@@ -120,8 +120,7 @@ class Process:
         family = [process, *_children(process, recursive=True)]
         for member in family:
             _signal(member.terminate)
-        _, alive = psutil.wait_procs(family, timeout=10)
-        for member in alive:
+        for member in _unended(family, timeout_s=10):
             _signal(member.kill)
         return True
 
@@ -136,6 +135,23 @@ def _children(process: psutil.Process, *, recursive: bool = False) -> list[psuti
         return process.children(recursive=recursive)
     except psutil.NoSuchProcess:
         return []
+
+
+def _unended(family: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Wait for processes to end; return those that have not. A zombie has: its parent may never collect its status."""
+    deadline = time.monotonic() + timeout_s
+    while family and time.monotonic() < deadline:
+        _, alive = psutil.wait_procs(family, timeout=0.1)
+        family = [member for member in alive if _status(member) not in (None, psutil.STATUS_ZOMBIE)]
+    return family
+
+
+def _status(process: psutil.Process) -> str | None:
+    """Return the status of a process; None if it has just ended."""
+    try:
+        return str(process.status())
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _signal(send: Callable[[], None]) -> None:

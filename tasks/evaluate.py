@@ -20,6 +20,9 @@ from starpo.tasks.progress import RunProgress
 STAGE = Stage(name="evaluate", version=5)
 """Of several samples per prompt, whose interval of success is another since; what was stored of one is still right."""
 
+_SHARD_OF_OWN_LOOP = 512
+"""Episodes of a shard at most where the environment plays by a loop of its own, which has its own limit of episodes in
+play: so one shard is played at a time, however the engine would have it."""
 _OF_TRAINING_ALONE = {"temperature", "num_groups", "staleness", "max_attempts", "num_greedy", "search"}
 """Rollout settings that do not apply to an evaluation; all others, including those of new engines, are in the key."""
 
@@ -92,8 +95,11 @@ def _play(
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+    from starpo.ragen.config.engine import Merging
     from starpo.ragen.envs import make
+    from starpo.ragen.envs.make import environment_type
     from starpo.ragen.learning.metrics.table import metrics_table
+    from starpo.ragen.runs.kept_shards import KeptShards
     from starpo.ragen.runs.training_states import TrainingStates, training_states
 
     cell, iteration = work.part, work.settings["iteration"]
@@ -124,8 +130,17 @@ def _play(
         deadline_s=rollout.deadline_s,
         store_url=store.address,
     )
+    merging = rollout.engine_config.panel_merging
+    if environment_type(environment.type).plays:
+        merging = Merging(min(merging.num_episodes * merging.num_at_once, _SHARD_OF_OWN_LOOP))
     on_shard = progress.watch(player, num_trajectories * agent.max_turns) if progress else None
-    turns, usage = take_usage(play_shards(player, job, shards, on_shard))
+    kept = KeptShards(
+        store,
+        work,
+        is_computed=rollout.engine_config.plays_checkpoint,
+        on_recall=progress.resume if progress else None,
+    )
+    turns, usage = take_usage(play_shards(player, job, shards, on_shard, keeper=kept, merging=merging))
     # Looked up after playing: by then, the run's latest artifacts are in its store.
     trained = TrainingStates(frozenset(), 0)
     if evaluation.env_seeds is None:
@@ -135,7 +150,12 @@ def _play(
     values = summarise(episodes) | {f"evaluation/{cell}/{name}": value for name, value in facts.items()}
     # with a deadline, wall-clock time decides what is played
     is_repeatable = placement.players.is_deterministic(rollout) and rollout.deadline_s is None
-    repeatability: dict[str, Any] = {"is_deterministic": is_repeatable, "replay_fault": make(environment).replay_fault}
-    yield Output("episode_turns", episode_turns(turns, has_tokens=rollout.engine_config.gives_tokens), **repeatability)
-    yield Output("metrics", metrics_table(iteration, work.name, values), values, **repeatability)
-    yield Output("episodes", episodes, values, **repeatability)
+    common: dict[str, Any] = {
+        "is_deterministic": is_repeatable,
+        "replay_fault": make(environment).replay_fault,
+        "provenance": kept.provenance(),
+    }
+    yield Output("episode_turns", episode_turns(turns, has_tokens=rollout.engine_config.gives_tokens), **common)
+    yield Output("metrics", metrics_table(iteration, work.name, values), values, **common)
+    yield Output("episodes", episodes, values, **common)
+    kept.forget()

@@ -87,6 +87,12 @@ class RunProgress:
         player.on_responses = lambda num_done: self.part(num_done, 0, "response", f" of at most {num_responses}")
         return None
 
+    def resume(self, num_stored: int, total: int) -> None:
+        """Tell, for the rest of the current stage, that an earlier attempt has finished a part of its episodes."""
+        self._message = self._stage = f"{self._stage} ({num_stored:,} of {total:,} episodes were stored)"
+        self._base = None
+        self._write_soon()
+
     def part(self, num_done: int, total: int, unit: str = "step", limit: str = "") -> None:
         """Report the progress of the current stage: units done, and their total; 0, with a text, if it is not known."""
         now = time.monotonic()

@@ -62,8 +62,6 @@ def update(
 def _train(
     progress: RunProgress | None, is_kept: bool, work: Work, store: Store, placement: ModelPlacement
 ) -> Iterator[Output]:
-    from starpo.ragen.runs.derive import new_policy
-
     assert work.seed is not None
     config = update_config(work.settings)
     learner = placement.learner.at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
@@ -76,6 +74,8 @@ def _train(
             learner.save(str(folder), work.key)
             yield Output("checkpoint", folder, *facts)
     else:
+        from starpo.ragen.runs.derive import new_policy
+
         with new_policy(placement.learner.policies, store, learner, work.key, like=work.inputs["checkpoint"]) as files:
             yield Output("checkpoint", Dropped(files), *facts)
     yield Output(

@@ -8,13 +8,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 SAID = "<think>go</think><answer>Right</answer>"
 
 
-class Server(ThreadingHTTPServer):
-    """Completions server; `script` lists the outcomes of the first requests, one word each.
+def by_last_message(say):
+    """Answer a request by the text of its last message."""
+    return lambda body: say(body["messages"][-1]["content"])
 
-    It says `say`, a text, or a function of the last message.
-    """
+
+class Server(ThreadingHTTPServer):
+    """Completions server; `script` lists the outcomes of the first requests, one word each. `say` is the text of all
+    responses, or makes it of a request."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -68,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
         elif what != "ok":
             self.answer(int(what), {"error": {"message": f"refused {self.headers['Authorization']}"}})
         else:
-            text = server.say(body["messages"][-1]["content"]) if callable(server.say) else server.say
+            text = server.say(body) if callable(server.say) else server.say
             reply = {"message": {"role": "assistant", "content": text}} if "chat" in self.path else {}
             choice = {"index": 0, "finish_reason": server.finish, "text": text, **reply}
             choice |= {"token_ids": server.token_ids} if server.token_ids is not None else {}

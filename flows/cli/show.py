@@ -1,6 +1,7 @@
 """`starpo show`: a run, its timings, one of its iterations, or one of its trajectories."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from starpo.flows.console.reasons import merged_reasons
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.cost import cost_of
+from starpo.ragen.evidence.cost import cost, manifests_of
 from starpo.ragen.evidence.diagnostics.online import by_reuse
 from starpo.ragen.evidence.reading import hashed_metrics, side_by_side
 from starpo.ragen.evidence.run_facts import run_facts
@@ -23,6 +24,7 @@ from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts, recorded_data
 from starpo.ragen.store.records.runs import RunRecord, StageKeys
+from starpo.schemas.manifest import Manifest
 
 
 def show(
@@ -58,11 +60,13 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
     """Print a run: its main facts, and one row per iteration."""
     record = store.runs.get(run)
     recorded = store.runs.iterations(run)
-    values = side_by_side(lambda stages: _metrics(store, stages), recorded.values())
+    manifests = manifests_of(store, record)
+    known = {place.key: manifest for place, manifest in manifests.items() if place.kind == "metrics"}
+    values = side_by_side(store, lambda stages: _metrics(store, stages, known), recorded.values())
     metrics = dict(zip(recorded, values, strict=True))
     rows = [{"iteration": iteration, **_iteration_facts(record, values)} for iteration, values in metrics.items()]
     verdict = _verdict(metrics)
-    cost = cost_of(store, run)
+    spent = cost(store, record, manifests)
     reuses = by_reuse(recorded, metrics)
     if as_json:
         print_json(
@@ -73,7 +77,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
                 "per_iteration": rows,
                 "by_reuse": reuses,
                 "verdict": verdict.status,
-                "cost": cost.facts,
+                "cost": spent.facts,
                 "unreplayable": unreplayable_of(store, recorded.values()),
             }
         )
@@ -90,7 +94,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
         print_rows([_reuse_facts(row) for row in reuses], False, title, "")
     if verdict.status != "healthy":
         say(Console(), verdict.words)
-    for name, value in cost.named:
+    for name, value in spent.named:
         say(Console(), f"{name}: {value}")
     for sentence in unreplayable_of(store, recorded.values()):
         say(Console(), sentence)
@@ -165,9 +169,10 @@ def _num_rows(store: Store, kind: str, key: str) -> int | None:
     return store.lasting_manifest(kind, key).num_rows
 
 
-def _metrics(store: Store, stages: StageKeys) -> dict[str, float]:
+def _metrics(store: Store, stages: StageKeys, known: Mapping[str, Manifest] = MappingProxyType({})) -> dict[str, float]:
+    """Read the metrics of an iteration; `known` are manifests that have been read, by key."""
     metrics: dict[str, float] = {}
     for keys in stages.values():
-        if "metrics" in keys:
-            metrics |= hashed_metrics(store, keys["metrics"])
+        if key := keys.get("metrics"):
+            metrics |= hashed_metrics(store, known.get(key) or store.manifest("metrics", key))
     return metrics

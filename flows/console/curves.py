@@ -1,7 +1,6 @@
 """Small curves of success in a terminal: one line each, from its first value to its last, 0% to 100% in eight steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
@@ -74,7 +73,11 @@ class SuccessReader:
         recorded = self._store.runs.iterations(run).values()
         panel, training = (_keys(recorded, stage) for stage in (f"evaluate:{record.environment}", "diagnose"))
         new = [key for key in (*panel, *training) if key not in self._known]
-        self._known |= zip(new, side_by_side(partial(hashed_metrics, self._store), new), strict=True)
+
+        def read(key: str) -> dict[str, float]:
+            return hashed_metrics(self._store, self._store.lasting_manifest("metrics", key))
+
+        self._known |= zip(new, side_by_side(self._store, read, new), strict=True)
         on_panel = f"evaluation/{record.environment}/success"
         return success_curves(
             [self._known[key].get(on_panel) for key in panel],

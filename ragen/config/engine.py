@@ -1,9 +1,23 @@
 """`EngineConfig`: what an engine declares of itself, readable without importing it or its packages."""
 
 import sys
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from starpo.ragen.core.settings import Settings
+
+
+@dataclass(frozen=True)
+class Merging:
+    """How shards are merged for an engine that batches all requests in flight.
+
+    Attributes:
+        num_episodes: Largest number of episodes of a merged shard; an episode has up to 40 kB while it is in play.
+        num_at_once: Merged shards in play at a time in one process.
+    """
+
+    num_episodes: int = 2048
+    num_at_once: int = 1
 
 
 class EngineConfig(Settings):
@@ -30,6 +44,11 @@ class EngineConfig(Settings):
     def copies(self) -> tuple[int, int]:
         """Number of copies of the model, each in its own process, and number of GPUs of each."""
         return 1, 1
+
+    @property
+    def panel_merging(self) -> Merging:
+        """How the shards of an evaluation are merged. Of an interrupted one, those in play are played again."""
+        return Merging()
 
     def python(self) -> str:
         """Return the interpreter that has the engine.

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from starpo.ragen.config.engine import EngineConfig
+from starpo.ragen.config.engine import EngineConfig, Merging
 from starpo.ragen.core.settings import Settings
 
 
@@ -53,6 +53,12 @@ class OpenAIEngineConfig(OpenAIServer, EngineConfig):
     def gives_tokens(self) -> bool:
         """See `EngineConfig.gives_tokens`."""
         return self.protocol == "vllm"
+
+    @property
+    def panel_merging(self) -> Merging:
+        """Shards that end one after another, so that answers are kept while others are waited for. There are enough of
+        them in play for `max_concurrent` requests, also while one of them has only its longest episodes left."""
+        return Merging(num_episodes=min(512, max(64, 4 * self.max_concurrent)), num_at_once=4)
 
     def arguments(self, max_context_tokens: int) -> dict[str, Any]:
         """Return these settings.

@@ -84,16 +84,6 @@ class Cost:
         return rows
 
 
-def cost_of(store: Store, run: str) -> Cost:
-    """Return what a run cost so far; unreadable parts are left out.
-
-    Raises:
-        StoreError: If there is no such run.
-    """
-    record = store.runs.get(run)
-    return cost(store, record, manifests_of(store, record))
-
-
 def manifests_of(store: Store, record: RunRecord) -> dict[Place, Manifest]:
     """Read the manifests of all readable artifacts of a run."""
     reader = Reader(store)
@@ -120,7 +110,9 @@ def cost(store: Store, run: RunRecord, manifests: Mapping[Place, Manifest]) -> C
     of_reused = stage_seconds(reused)
     return Cost(
         machines=dict(sorted(machines.items(), key=lambda item: -item[1])),
-        played=Throughput(sum(side_by_side(lambda place: _num_tokens(store, place), turns)), _seconds(written, turns)),
+        played=Throughput(
+            sum(side_by_side(store, lambda place: _num_tokens(store, written[place]), turns)), _seconds(written, turns)
+        ),
         trained=Throughput(sum(map(_num_trained, updates.values())), _seconds(written, updates)),
         reused_seconds=sum(sum(series.values()) for series in of_reused.values()),
         num_reused=sum(map(len, of_reused.values())),
@@ -149,11 +141,11 @@ def _named(machine: tuple[str, int], manifests: Mapping[Place, Manifest]) -> str
     return name
 
 
-def _num_tokens(store: Store, place: Place) -> int:
+def _num_tokens(store: Store, turns: Manifest) -> int:
     """Count the response tokens of a dataset `turns` from the footers of its files."""
     total = 0
     try:
-        for part in store.parts(place.kind, place.key):
+        for part in store.parts_of(turns):
             metadata = pq.read_metadata(part)
             columns = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
             column = next(index for index, path in enumerate(columns) if path.startswith("response_ids."))

@@ -98,7 +98,7 @@ class Reader:
 
     def manifests(self, artifacts: Sequence[Place]) -> dict[Place, Manifest]:
         """Read the manifests of several artifacts; those that cannot be read are left out."""
-        pairs = zip(artifacts, side_by_side(self.manifest, artifacts), strict=True)
+        pairs = zip(artifacts, side_by_side(self.store, self.manifest, artifacts), strict=True)
         return {place: manifest for place, manifest in pairs if manifest is not None}
 
     def table(self, place: Place | None, columns: Sequence[str] | None = None) -> pa.Table | None:
@@ -106,7 +106,7 @@ class Reader:
         if place is None:
             return None
         try:
-            return self.store.read_table(place.kind, place.key, columns)
+            return hashed_table(self.store, self.store.manifest(place.kind, place.key), columns)
         except StarPOError as error:
             self.note(place, error)
             return None
@@ -130,29 +130,37 @@ def places(iterations: Mapping[int, StageKeys]) -> list[Place]:
     ]
 
 
-def hashed_metrics(store: Store, key: str) -> dict[str, float]:
-    """Read the metrics of a stage to show them: hashed as by `Store.read_table`, but not validated again.
+def hashed_table(store: Store, dataset: Manifest, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a dataset to show it: hashed as by `Store.read_table`, but not validated again.
 
-    The hashes prove that they are what was validated when it was written, and a listing of thousands is four times as
+    The hashes prove that it is what was validated when it was written, and a listing of thousands is four times as
     fast without pandera and polars.
 
     Raises:
         ArtifactMissingError, ArtifactDamagedError, StoreError: As `Store.read_table`.
     """
-    parts, columns = store.parts("metrics", key, should_verify=True), ["name", "value"]
+    schema, parts = columns_schema(dataset.kind, columns), store.parts_of(dataset, should_verify=True)
     try:
-        tables = [pq.ParquetFile(part, pre_buffer=False).read(columns, use_threads=False) for part in parts]
-        metrics = pa.concat_tables(tables).cast(columns_schema("metrics", columns))
-    except (pa.ArrowException, ValueError) as error:
-        raise store.damaged("metrics", key, f"its columns are not the dataset's ({error})") from error
-    return metric_values(metrics)
+        tables = [pq.ParquetFile(part, pre_buffer=False).read(schema.names, use_threads=False) for part in parts]
+        return pa.concat_tables(tables).select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError, KeyError) as error:
+        raise store.damaged(dataset.kind, dataset.key, f"its columns are not the dataset's ({error})") from error
 
 
-def side_by_side(read: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Read many small artifacts concurrently, and yield the results in order, a few ahead of the caller.
+def hashed_metrics(store: Store, metrics: Manifest) -> dict[str, float]:
+    """Read the metrics of a stage to show them (`hashed_table`)."""
+    return metric_values(hashed_table(store, metrics, ["name", "value"]))
 
-    On object storage each costs a round trip.
+
+def side_by_side(store: Store, read: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Read many small artifacts of a store, and yield the results in order.
+
+    On object storage, where each costs a round trip, several are read at a time, a few ahead of the caller. From a
+    folder they are read one by one: threads that wait for one interpreter take nearly twice the processor time.
     """
+    if store.is_on_this_machine:
+        yield from map(read, items)
+        return
     waiting = iter(items)
     with ThreadPoolExecutor(_NUM_READERS) as readers:
         while some := list(islice(waiting, _NUM_AHEAD)):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
 from threading import RLock
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from starpo.ragen.agents.policy.complete import complete_in_place
 from starpo.ragen.config.device import Device
@@ -22,7 +22,6 @@ from starpo.ragen.core.errors import ArtifactDamagedError, StarPOError
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import LEARNERS
 from starpo.ragen.learning.learners.learner import Learner
-from starpo.ragen.runs.derive import Derivation, Step, new_policy, repeat_update, restore
 from starpo.ragen.runs.newest_policies import NewestPolicies
 from starpo.ragen.runs.players import Players
 from starpo.ragen.runs.stored_policy import complete_folder
@@ -30,6 +29,9 @@ from starpo.ragen.runs.update import update_config
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.recipe import Recipe, deriving, find_recipe
 from starpo.schemas.manifest import Manifest
+
+if TYPE_CHECKING:
+    from starpo.ragen.runs.derive import Derivation, Step
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +103,8 @@ class LoadedLearner:
                 return self._stored_folder(store, checkpoint)
             learner = self._holder(checkpoint) or self._derived(store, checkpoint)
             if self.policies.find(checkpoint) is None:
+                from starpo.ragen.runs.derive import new_policy
+
                 with new_policy(self.policies, store, learner, checkpoint, like=checkpoint):
                     pass
             return cast(str, self.policies.find(checkpoint))
@@ -110,10 +114,10 @@ class LoadedLearner:
         self,
         store: Store,
         recipe: Recipe,
-        on_step: Callable[[Step], None] = lambda _: None,
+        on_step: "Callable[[Step], None]" = lambda _: None,
         *,
         must_be_proved: bool = True,
-    ) -> Iterator[Derivation]:
+    ) -> "Iterator[Derivation]":
         """Carry out a recipe; the store is only read. If it is proved, learner and policy stay there afterwards.
 
         Args:
@@ -129,6 +133,8 @@ class LoadedLearner:
             DerivationError: If a deterministic learner gave another result than the original, or proof is lacking.
             ArtifactDamagedError: If the kept checkpoint or a rollout differs from what was written.
         """
+        from starpo.ragen.runs.derive import Derivation, repeat_update
+
         assert recipe.updates
         steps: list[Step] = []
         for made in recipe.updates:
@@ -148,6 +154,8 @@ class LoadedLearner:
         Raises:
             ArtifactMissingError, DerivationError: As for `at`.
         """
+        from starpo.ragen.runs.derive import restore
+
         with self._lock, self.derive(store, find_recipe(store, checkpoint)) as derivation:
             restore(store, derivation)
 

@@ -11,7 +11,6 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starpo.ragen.config.device import Device
-from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.runtime import Runtime
 
@@ -70,7 +69,8 @@ class Players:
             engine.plays_checkpoint and not (spec.is_continuous or has_gpu) and min(num_threads, num_shards) > 1
         )
         num_workers = num_threads if has_shards_to_share else engine.copies[0]
-        is_apart = rollout.staleness > 0 or python != sys.executable or (engine.needs_process_on_cpu and not has_gpu)
+        is_beside_update = rollout.staleness > 0 and engine.plays_checkpoint
+        is_apart = is_beside_update or python != sys.executable or (engine.needs_process_on_cpu and not has_gpu)
         if num_workers > 1 or is_apart:
             return self._workers(spec, num_workers, python)
         from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
@@ -116,6 +116,7 @@ class Players:
     def _actors(self, spec: "EngineSpec", python: str) -> "RayPool":
         def make() -> "RayPool":
             from starpo.ragen.agents.rollout.pools.ray_pool import RayPool
+            from starpo.ragen.config.ray_runtime import RayRuntime
 
             return RayPool(spec, RayRuntime(), Runtime.current().threads, None if python == sys.executable else python)
 

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -72,14 +73,18 @@ def run_update(
                 ) from error
         raise
     if result.metrics.get("update/old_is_from_rollout") == 0:
-        _log.warning(
-            "log-probs of the rollout differ from those of the policy by up to %.2g nats: its engine is not exact, or "
-            "an earlier policy played. All tokens were scored before the update; update.scored_share = %g applied to "
-            "the pass after it alone",
-            result.metrics["update/old_behaviour_gap_max"],
-            config.scored_share,
-        )
+        _warn_of_gap(config.scored_share)
     return result
+
+
+@cache  # it is so in every update of a run, or in none
+def _warn_of_gap(scored_share: float) -> None:
+    _log.warning(
+        "log-probs of the rollout differ from those of the policy (metric update/old_behaviour_gap_max): its engine is "
+        "not exact, as where dtypes of engine and learner differ, or an earlier policy played. All tokens are scored "
+        "before each update; update.scored_share = %g applies to the pass after it alone",
+        scored_share,
+    )
 
 
 def stored_trajectories(

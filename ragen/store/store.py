@@ -1,6 +1,7 @@
 """`Store`: the artifacts of one address, its datasets among them, and its runs.
 
 <store>/<kind>/<key>/        an immutable artifact: part-*.parquet or a folder's files, and manifest.json
+<store>/shards/<key>/        a finished part of an evaluation that is in progress, or was stopped; an artifact, too
 <store>/runs/<run>/          records of a named run
 <store>/answers/             questions to external judges and their answers
 <store>/ablations/<name>/    results of ablations, computed from runs
@@ -177,7 +178,10 @@ class Store(Artifacts):
             StoreError: If it was written with another version of the schema, or the store cannot be read.
         """
         _known_dataset(kind)
-        manifest = self.manifest(kind, key)
+        return self.parts_of(self.manifest(kind, key), should_verify=should_verify)
+
+    def parts_of(self, manifest: Manifest, *, should_verify: bool = False) -> list[Path | RangeFile]:
+        """Return the same for a dataset whose manifest has been read."""
         _check_version(manifest)
         if not should_verify:
             return self.files_of(manifest)

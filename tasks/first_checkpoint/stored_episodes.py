@@ -14,8 +14,6 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered, of_kind
-from starpo.ragen.store.named_rollouts import named_rollouts
-from starpo.schemas.texts import is_text
 from starpo.tasks.held_out import held_out
 
 if TYPE_CHECKING:
@@ -29,7 +27,11 @@ def episode_keys(policy: TinyPolicy | PretrainedPolicy, store_url: str) -> dict[
         StoreError: If they are not recorded in the store.
     """
     tuning = policy.fine_tuning if isinstance(policy, PretrainedPolicy) else None
-    return named_rollouts(Store(store_url), tuning.runs) if tuning is not None and tuning.runs else {}
+    if tuning is None or not tuning.runs:
+        return {}
+    from starpo.ragen.store.named_rollouts import named_rollouts
+
+    return named_rollouts(Store(store_url), tuning.runs)
 
 
 def has_texts(stored: Mapping[str, str], store_url: str) -> bool:
@@ -41,6 +43,8 @@ def has_texts(stored: Mapping[str, str], store_url: str) -> bool:
     keys = of_kind(stored, "turns")
     if not keys:
         return False
+    from starpo.schemas.texts import is_text
+
     store = Store(store_url)
     tables = (store.read_table("turns", key, ["finish_reason", "response_ids"]) for key in keys)
     return any(is_text(row) for table in tables for row in table.to_pylist())

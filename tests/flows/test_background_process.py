@@ -52,6 +52,21 @@ def test_process_ending_while_stopped_is_fine(tmp_path, monkeypatch):
     assert process.stop()
 
 
+def test_stopping_waits_for_no_zombie(tmp_path, monkeypatch):
+    """A container's first process may collect no status of those whose parent has ended."""
+    code = "import subprocess, sys, time; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code, *SLEEP], stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            uncollected = psutil.Process(int(parent.stdout.readline()))
+            monkeypatch.setattr(Process, "running", lambda _: uncollected)
+            begun = time.monotonic()
+            assert Process("uncollected", tmp_path).stop()
+            assert time.monotonic() - begun < 5
+            assert uncollected.status() == psutil.STATUS_ZOMBIE
+        finally:
+            parent.kill()
+
+
 def test_impossible_folder_is_one_message(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ServerError, match="STARPO_STATE_DIR"):

@@ -1,10 +1,11 @@
 """The flow `eval-sweep` on a real Prefect server: shared, missing, late and failing cells, and dropped checkpoints."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterTags
@@ -13,6 +14,11 @@ from starpo.flows.eval_sweep import eval_sweep
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.sweep_plan import plan_sweep
+from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
+from starpo.ragen.core.errors import EngineError
+from starpo.ragen.runs import kept_shards
 from starpo.ragen.store import Store
 from starpo.ragen.studies.finish import CellsFailedError
 from starpo.ragen.studies.studies import Sweeps
@@ -161,3 +167,28 @@ def checkpoints(store: Store) -> list[str]:
     from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 
     return list(checkpoint_keys(store.runs.iterations(RUN)).values())
+
+
+def test_stopped_cell_goes_on(swept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cell whose engine fails after a shard, the next sweep plays the other shards alone."""
+    played: list[str] = []
+    play = LocalPlayer.play
+
+    def fails_once(player: LocalPlayer, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
+        played.append(episodes[0].group_id)
+        if len(played) == 2:
+            raise EngineError("the power failed")
+        return play(player, job, episodes)
+
+    monkeypatch.setattr(LocalPlayer, "play", fails_once)
+    monkeypatch.setattr(kept_shards, "KEEP_AFTER_S", 0.0)
+    monkeypatch.setenv("STARPO_THREADS", "1")
+    sweep = Sweep(name="stopped", runs=[RUN], iterations=[1], seeds=[7], num_prompts=100)
+    with pytest.raises(CellsFailedError):
+        eval_sweep(sweep, store=swept.url)
+    (failing,) = plan_sweep(swept, sweep).cells
+    assert eval_sweep(sweep, store=swept.url) == "stopped"
+    assert played.count(played[0]) == 1
+    assert played.count(played[1]) == 2
+    assert swept.manifest("episodes", failing.work.key).provenance["recalled_episodes"] >= 1
+    assert swept._location.names(kept_shards.KIND) == []

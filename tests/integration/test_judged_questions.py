@@ -13,7 +13,7 @@ from starpo.ragen.methods.judge import asking
 from starpo.ragen.store import Store
 from starpo.tasks.loop.verify import verify_run
 from tests import judge
-from tests.openai_server import Server
+from tests.openai_server import Server, by_last_message
 
 pytest.importorskip("openai")
 
@@ -29,7 +29,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(asking, "_FIRST_WAIT_S", 0.01)
     with Server() as server:
-        server.say, server.delay_s = judge.grade, 0.1
+        server.say, server.delay_s = by_last_message(judge.grade), 0.1
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield server
         server.shutdown()
@@ -84,7 +84,7 @@ def test_garbage_is_error_not_failure(questions: str, server: Server, tmp_path: 
     def say(prompt: str) -> str:
         return "As a model I cannot say." if "7" in judge.facts_of(prompt)["question"] else judge.grade(prompt)
 
-    server.say, store = say, tmp_path / "store"
+    server.say, store = by_last_message(say), tmp_path / "store"
     result = starpo.evaluate("solver", questions, by_judge(server, max_retries=1), store=store, quiet=True)
     turns = turns_of(result, "solver", store)
     errors = [turn for turn in turns if turn["status"] == "env_error"]

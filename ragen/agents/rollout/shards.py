@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
 from starpo.ragen.agents.rollout.episode import Episode, describe_error
 from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.config.engine import Merging
 from starpo.ragen.core import seeding
 from starpo.ragen.core.errors import ConfigError, EngineError, EnvironmentFault
 from starpo.ragen.core.guard import interrupt_overdue_calls, overdue_call
@@ -29,8 +31,8 @@ _log = logging.getLogger(__name__)
 MAX_ERROR_SHARE = 0.5
 """Largest share of trajectories that may end by an error of the environment. What is trained on is a biased sample of
 episodes if many fail, and shows nothing if all do that act."""
-_MOST_AT_ONCE = 2048
-"""Episodes that a worker of a continuous player has in play; one has up to 40 kB while it lives."""
+
+_LARGE = Merging()
 
 
 class _HungError(EngineError):
@@ -54,6 +56,16 @@ class ShardPlayer(Protocol):
 
     def stop(self) -> None:
         """Make the shards in play fail soon; their results are no longer needed."""
+
+
+class ShardKeeper(Protocol):
+    """Keeps finished shards, so that work that is interrupted need not play them again."""
+
+    def recall(self, shards: Sequence[Sequence[Episode]]) -> dict[int, pa.Table]:
+        """Return index -> rows of the shards that an earlier attempt at the same work has finished."""
+
+    def keep(self, episodes: Sequence[Episode], turns: pa.Table) -> None:
+        """Take a shard that has just ended."""
 
 
 def make_episodes(
@@ -98,6 +110,8 @@ def play_shards(
     shards: Sequence[Sequence[Episode]],
     on_shard: Callable[[int, int], None] | None = None,
     on_turns: Callable[[pa.Table], None] | None = None,
+    keeper: ShardKeeper | None = None,
+    merging: Merging = _LARGE,
 ) -> pa.Table:
     """Play shards concurrently. For a continuous player, they are merged into larger ones.
 
@@ -107,6 +121,9 @@ def play_shards(
         shards: From `make_episodes`.
         on_shard: Called in this thread after each shard with the number of finished shards and the total.
         on_turns: Called with all turns before they are checked, which may show why these checks fail.
+        keeper: Has the shards that need not be played, and is given those that have been. One in which more than
+            `MAX_ERROR_SHARE` of the trajectories failed is not kept: its cause may be mended.
+        merging: How shards are merged for a continuous player.
 
     Returns:
         Dataset `turns`, rows in shard order whatever order they finish in, with their `usage` as metadata and, if the
@@ -117,14 +134,23 @@ def play_shards(
         EngineError: If a shard fails; the others are stopped. The message names the shard.
         EnvironmentFault: If more than `MAX_ERROR_SHARE` of the trajectories that acted ended by its error.
     """
+    num_at_once = player.num_workers
     if player.is_continuous:
-        shards = _dealt(shards, player.num_workers)
-    pool = ThreadPoolExecutor(player.num_workers, thread_name_prefix="shard")
-    futures = {pool.submit(player.play, job, episodes): index for index, episodes in enumerate(shards)}
+        num_at_once = max(num_at_once, merging.num_at_once)
+        shards = _dealt(shards, num_at_once, merging.num_episodes)
     schema = job.schema
     tables = [schema.empty_table() for _ in shards]
+    recalled = keeper.recall(shards) if keeper is not None else {}
+    for index, rows in recalled.items():
+        tables[index] = rows
+    if recalled and on_shard is not None:
+        on_shard(len(recalled), len(shards))
+    pool = ThreadPoolExecutor(num_at_once, thread_name_prefix="shard")
+    futures = {
+        pool.submit(player.play, job, episodes): index for index, episodes in enumerate(shards) if index not in recalled
+    }
     try:
-        for done, future in enumerate(_completed(futures), start=1):
+        for done, future in enumerate(_completed(futures), start=len(recalled) + 1):
             index = futures[future]
             try:
                 tables[index] = future.result()
@@ -138,6 +164,7 @@ def play_shards(
                     f"rollout shard {index + 1} of {len(shards)} ({job.environment.type}, groups {groups[0]} to "
                     f"{groups[-1]}) failed: {type(error).__name__}: {error}"
                 ) from error
+            _keep(keeper, shards[index], tables[index])
             if on_shard is not None:
                 on_shard(done, len(shards))
     except BaseException as error:
@@ -145,6 +172,9 @@ def play_shards(
         pool.shutdown(wait=False, cancel_futures=True)  # before the threads of stopped shards begin others
         player.stop()
         pool.shutdown(wait=not isinstance(error, _HungError))
+        for future, index in futures.items():  # others that have ended meanwhile
+            if future.done() and not (future.cancelled() or future.exception() or tables[index].num_rows):
+                _keep(keeper, shards[index], future.result())
         raise
     pool.shutdown()
     parts, usages = zip(*map(take_usage, tables), strict=True) if tables else ((), ())
@@ -160,29 +190,50 @@ def play_shards(
     return with_usage(turns, total(usages))
 
 
+def _keep(keeper: ShardKeeper | None, episodes: Sequence[Episode], turns: pa.Table) -> None:
+    if keeper is not None and not _failures(turns).are_too_many:
+        keeper.keep(episodes, turns)
+
+
 def _check_environment(turns: pa.Table, environment: str) -> None:
     """Warn of trajectories that an error of the environment ended.
 
     Raises:
         EnvironmentFault: If it ended two at least, and more than `MAX_ERROR_SHARE` of those that acted.
     """
-    rows = pl.DataFrame(turns.select(["trajectory_id", "status", "executed_actions", "info"]))
     for remark in remarks_of(turns, environment):
         _warn_once(remark)
-    failed = rows.filter(pl.col("status") == "env_error")
-    if failed.is_empty():
+    failures = _failures(turns)
+    if not failures.infos:
         return
-    errors = Counter(describe_error(info) for info in failed["info"])
-    acted = rows.filter((pl.col("executed_actions").list.len() > 0) | (pl.col("status") == "env_error"))
-    num_acted = acted["trajectory_id"].n_unique()
-    (most, num_most), num_failed = errors.most_common(1)[0], failed.height
+    errors = Counter(describe_error(info) for info in failures.infos)
+    most, num_most = errors.most_common(1)[0]
     summary = (
-        f"environment '{environment}' failed in {num_failed} of {num_acted} trajectories that acted, most often "
-        f"({num_most} times) with {most}"
+        f"environment '{environment}' failed in {len(failures.infos)} of {failures.num_acted} trajectories that acted, "
+        f"most often ({num_most} times) with {most}"
     )
-    if num_failed > max(1, MAX_ERROR_SHARE * num_acted):
+    if failures.are_too_many:
         raise EnvironmentFault(f"{summary}. Nothing is stored of this rollout: mend the environment and start again")
     _log.warning("%s; these trajectories are not trained on (rollout/env_error_share)", summary)
+
+
+@dataclass(frozen=True)
+class _Failures:
+    """Trajectories that an error of the environment ended: the errors, and the number of those that acted."""
+
+    infos: list[str]
+    num_acted: int
+
+    @property
+    def are_too_many(self) -> bool:
+        return len(self.infos) > max(1, MAX_ERROR_SHARE * self.num_acted)
+
+
+def _failures(turns: pa.Table) -> _Failures:
+    rows = pl.DataFrame(turns.select(["trajectory_id", "status", "executed_actions", "info"]))
+    failed = pl.col("status") == "env_error"
+    acted = rows.filter((pl.col("executed_actions").list.len() > 0) | failed)
+    return _Failures(rows.filter(failed)["info"].to_list(), acted["trajectory_id"].n_unique())
 
 
 def remarks_of(turns: pa.Table, environment: str) -> list[str]:
@@ -218,10 +269,10 @@ def _completed(futures: Mapping[Future[pa.Table], int]) -> Iterator[Future[pa.Ta
             )
 
 
-def _dealt(shards: Sequence[Sequence[Episode]], num_workers: int) -> list[list[Episode]]:
-    """Merge shards into one for each worker, or more, of at most `_MOST_AT_ONCE` episodes; their order stays."""
-    size = -(-len(shards) // num_workers)
-    size = min(size, max(1, _MOST_AT_ONCE // max(map(len, shards), default=1)))
+def _dealt(shards: Sequence[Sequence[Episode]], num_at_once: int, num_episodes: int) -> list[list[Episode]]:
+    """Merge shards into one for each that is in play, or more, of at most so many episodes; their order stays."""
+    size = -(-len(shards) // num_at_once)
+    size = min(size, max(1, num_episodes // max(map(len, shards), default=1)))
     return [
         [episode for shard in shards[first : first + size] for episode in shard]
         for first in range(0, len(shards), size or 1)

@@ -246,7 +246,9 @@ def gather(
 def _read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series]:
     """Read every readable metric of a run, by name and iteration."""
     metrics = {place.key: place for place in artifacts if place.kind == "metrics"}
-    return metric_series(table for table in side_by_side(reader.table, metrics.values()) if table is not None)
+    return metric_series(
+        table for table in side_by_side(reader.store, reader.table, metrics.values()) if table is not None
+    )
 
 
 def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place]]:

@@ -48,7 +48,7 @@ def read_decisions(reader: Reader, artifacts: Sequence[Place]) -> list[Decision]
     )
     decisions: list[Decision] = []
     num_groups: Counter[int] = Counter()
-    for place, table in zip(selections, side_by_side(reader.table, selections), strict=True):
+    for place, table in zip(selections, side_by_side(reader.store, reader.table, selections), strict=True):
         if table is None:
             continue
         decisions += [

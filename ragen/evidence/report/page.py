@@ -70,8 +70,9 @@ def render_report(data: ReportData, audits: Audited | None = None) -> str:
         "page.html.j2",
         scripts=_SCRIPTS,
         styles=_STYLES,
-        data={**page_data(data), "images": data.images, "batches": batches},
+        data={**page_data(data), "images": data.images, "batches": batches, "other_panels": panels_data(data)},
         **_page_values(data, data.missing),
+        plane=plane_of(data),
         images=data.images,
         audits=audits,
         goes_wrong=words.goes_wrong(data.failures),
@@ -97,6 +98,7 @@ def render_live_page(data: RunData, missing: Sequence[Missing], status: Mapping[
         **_page_values(data, missing),
         is_live=True,
         images=True,
+        plane="",
         audits=None,
         goes_wrong="",
         batches=(),
@@ -111,12 +113,17 @@ def _page_values(data: RunData, missing: Sequence[Missing]) -> dict[str, Any]:
         "verdict": data.verdict,
         "head": _head(data),
         "regime": points[-1].words if points else "",
-        "plane": Markup(draw_plane(data.run.name, points)) if points else "",
         "settings": words.settings_as_text(data.run.stated),
         "unreplayable": unreplayable(data.manifests.values()),
         "missing": missing[:_MAX_SHOWN_MISSING],
         "num_missing": len(missing),
     }
+
+
+def plane_of(data: RunData) -> Markup:
+    """Draw the path of its probes in the plane of reasoning; empty without any."""
+    points = path(data.series)
+    return Markup(draw_plane(data.run.name, points)) if points else Markup()
 
 
 def _head(data: RunData) -> dict[str, Any]:
@@ -130,8 +137,13 @@ def _head(data: RunData) -> dict[str, Any]:
     }
 
 
-def page_data(data: RunData) -> dict[str, Any]:
-    """Build the JSON data for the page's script; every rollout and evaluation that is stored is a batch."""
+def page_data(data: RunData, since: int = 0) -> dict[str, Any]:
+    """Build the JSON data for the page's script; every rollout and evaluation that is stored is a batch.
+
+    Args:
+        data: What the run measured.
+        since: First iteration of the points, decisions and artifacts; the rest is of all iterations.
+    """
     reasons = {reason: number for number, reason in enumerate(dict.fromkeys(d.reason for d in data.decisions))}
     last = max((x for series in data.series.values() for x in series), default=0)
     return {
@@ -144,14 +156,16 @@ def page_data(data: RunData) -> dict[str, Any]:
         "panels": [
             _packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run), data.decisions)
         ],
-        "other_panels": [_packed_panel(panel) for panel in other_panels(data.series)],
         "glossary": _glossary(data.series),
-        "metrics": {name: list(series.items()) for name, series in sorted(data.series.items())},
+        "metrics": {
+            name: [(x, value) for x, value in series.items() if x >= since]
+            for name, series in sorted(data.series.items())
+        },
         "signals": [asdict(signal) for signal in data.verdict.signals],
         "last_iteration": max([last, *(place.iteration for place in data.manifests)]),
-        "decisions": [_packed_decision(decision, reasons) for decision in data.decisions],
+        "decisions": [_packed_decision(one, reasons) for one in data.decisions if one.iteration >= since],
         "reasons": list(reasons),
-        **_artifacts(data),
+        **_artifacts(data, since),
         "batches": _stored_batches(data),
     }
 
@@ -163,6 +177,11 @@ def _glossary(names: Iterable[str]) -> list[dict[str, Any]]:
         if metric := explain(name):
             rows.setdefault(metric.name, {**vars(metric), "metrics": []})["metrics"].append(name)
     return [rows[metric.name] for metric in METRICS if metric.name in rows]
+
+
+def panels_data(data: RunData) -> list[dict[str, Any]]:
+    """Build the JSON data of the panels of all other metrics."""
+    return [_packed_panel(panel) for panel in other_panels(data.series)]
 
 
 def _packed_panel(panel: CurvePanel) -> dict[str, Any]:
@@ -209,12 +228,15 @@ def _stored_batches(data: RunData) -> list[dict[str, Any]]:
     ]
 
 
-def _artifacts(data: RunData) -> dict[str, Any]:
+def _artifacts(data: RunData, since: int) -> dict[str, Any]:
     """Build one row per artifact; equal provenance is stored only once."""
     origins: dict[str, int] = {}
     rows = []
     for place, manifest in data.manifests.items():
         origin = json.dumps(_origin(manifest), ensure_ascii=False)
+        number = origins.setdefault(origin, len(origins))
+        if place.iteration < since:
+            continue
         rows.append(
             [
                 place.iteration,
@@ -228,7 +250,7 @@ def _artifacts(data: RunData) -> dict[str, Any]:
                 int(manifest.is_deterministic),
                 str(manifest.provenance.get("written_at", "")),
                 manifest.inputs,
-                origins.setdefault(origin, len(origins)),
+                number,
             ]
         )
     return {"artifacts": rows, "origins": [json.loads(origin) for origin in origins]}

@@ -2,8 +2,10 @@
 
 /                                             all runs, as a page; /runs: as JSON
 /run/NAME                                     a run, as a page; /run/NAME/data: what the page draws, as JSON
+/run/NAME/data?since=40; /panels               what is new from an iteration on; the panels of all other metrics
 /run/NAME/status                              its state, and the version of its data: asked every second
 /run/NAME/trajectories?iteration=3&source=    those of a rollout, or of an evaluation, as gzipped JSON
+/run/NAME/plane                               its probes of reasoning, drawn
 /run/NAME/search?text=push&success=false      trajectories of all rollouts (`searching.Query`), as JSON
 """
 
@@ -12,20 +14,25 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from pydantic import TypeAdapter, ValidationError
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import StarPOError, one_line
 from starpo.ragen.evidence.report.document import rounded
-from starpo.ragen.evidence.report.page import page_data, render_live_page
+from starpo.ragen.evidence.report.page import page_data, panels_data, plane_of, render_live_page
 from starpo.ragen.evidence.view.reading import StoreReader
 from starpo.ragen.evidence.view.runs_page import render_runs
 from starpo.ragen.evidence.view.searching import Query, search
 
+_NUM_THREADS = 4
+"""Threads that read the store: each keeps memory of its own."""
+_LARGE = 2**17
+"""Bytes of an answer after which freed memory is given back."""
 _QUERY = TypeAdapter(Query)
 _OF_STATUS = ("state", "iterations", "planned", "activity", "seconds_left", "warning", "fault")
 
@@ -55,15 +62,24 @@ def application(reader: StoreReader) -> Starlette:
         return {field: facts[field] for field in _OF_STATUS}
 
     def data(request: Request) -> Response:
+        since = request.query_params.get("since", "0")
+        if not _is_number(since):
+            return PlainTextResponse("since: a whole number is expected", 400)
         viewed = reader.run(request.path_params["run"])
-        return _json({"version": viewed.version, **rounded(page_data(viewed.data))})
+        return _json({"version": viewed.version, **rounded(page_data(viewed.data, int(since)))})
+
+    def panels(request: Request) -> Response:
+        return _json(rounded(panels_data(reader.run(request.path_params["run"]).data)))
 
     def trajectories(request: Request) -> Response:
         iteration, cell = request.query_params.get("iteration", ""), request.query_params.get("source")
-        if not iteration.isdecimal() or len(iteration) > 9:
+        if not _is_number(iteration):
             return PlainTextResponse("iteration: a whole number is expected", 400)
         packed = reader.trajectories(request.path_params["run"], int(iteration), cell or None)
         return Response(packed, media_type="application/json", headers={"Content-Encoding": "gzip"})
+
+    def plane(request: Request) -> Response:
+        return Response(plane_of(reader.run(request.path_params["run"]).data), media_type="image/svg+xml")
 
     def search_page(request: Request) -> Response:
         try:
@@ -79,20 +95,25 @@ def application(reader: StoreReader) -> Starlette:
         "/run/{run}": run_page,
         "/run/{run}/status": status,
         "/run/{run}/data": data,
+        "/run/{run}/panels": panels,
         "/run/{run}/trajectories": trajectories,
+        "/run/{run}/plane": plane,
         "/run/{run}/search": search_page,
     }
-    return Starlette(routes=[Route(path, _answering(answer)) for path, answer in pages.items()])
+    threads = CapacityLimiter(_NUM_THREADS)
+    return Starlette(routes=[Route(path, _answering(answer, threads)) for path, answer in pages.items()])
 
 
-def _answering(answer: Callable[[Request], Response]) -> Callable[[Request], Any]:
+def _answering(answer: Callable[[Request], Response], threads: CapacityLimiter) -> Callable[[Request], Any]:
     """Answer in a thread, with the error's own words where something cannot be read, and not twice what is known."""
 
     async def answered(request: Request) -> Response:
         try:
-            response = await run_in_threadpool(answer, request)
+            response = await to_thread.run_sync(answer, request, limiter=threads)
         except StarPOError as error:
             return PlainTextResponse(one_line(error), 404)
+        if len(response.body) > _LARGE:
+            give_back_freed_memory()
         tag = f'"{hashlib.sha256(bytes(response.body)).hexdigest()[:32]}"'
         response.headers.update({"ETag": tag, "Cache-Control": "private, no-cache"})
         if request.headers.get("if-none-match") == tag:
@@ -100,6 +121,10 @@ def _answering(answer: Callable[[Request], Response]) -> Callable[[Request], Any
         return response
 
     return answered
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < 10
 
 
 def _json(value: Any) -> Response:

@@ -28,7 +28,7 @@ _MAX_TABLES = 20_000
 _MAX_MANIFESTS = 40_000
 _MAX_RUNS = 8
 """Runs whose curves and decisions are kept."""
-_MAX_BATCH_BYTES = 64 * 2**20
+_MAX_BATCH_BYTES = 32 * 2**20
 """Packed trajectories that are kept."""
 _MAX_IMAGE_BYTES = 64 * 2**20
 """Images of one rollout, in base64."""

@@ -72,7 +72,7 @@ def search(store: Store, data: RunData, query: Query) -> dict[str, Any]:
         except (StarPOError, pa.ArrowException, OSError):
             return None
 
-    for iteration, tables in zip(wanted, side_by_side(read, wanted), strict=True):
+    for iteration, tables in zip(wanted, side_by_side(store, read, wanted), strict=True):
         if tables is None:
             unread.append(iteration)
             continue

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from starpo.ragen.core.errors import DerivationError
+from starpo.ragen.core.errors import ArtifactMissingError, DerivationError
 from starpo.ragen.store.artifacts.files import digests_of
 from starpo.ragen.store.artifacts.reading import StoredArtifacts, path_of
 from starpo.ragen.store.remote.committing import DROPPED_NAME, text_of
@@ -91,6 +91,25 @@ class Artifacts(StoredArtifacts):
             self._location.remove_empty(f"{kind}/{key}")
         self._location.forget_copy(manifest.manifest_digest)
         return manifest
+
+    def discard(self, kind: str, key: str) -> None:
+        """Delete an artifact that nothing names; if there is none, do nothing. A process that is reading it may fail.
+
+        Raises:
+            ArtifactDamagedError: If its manifest is not what was written.
+        """
+        try:
+            manifest = self.manifest(kind, key)
+        except ArtifactMissingError:
+            return
+        place = self._location.hide(f"{kind}/{key}", MANIFEST_NAME)
+        if place is not None:
+            self._location.delete(
+                f"{place}/{name}" for name in (MANIFEST_NAME, *(file.path for file in manifest.files))
+            )
+            self._location.remove_empty(place)
+        self._location.forget(path_of(kind, key, MANIFEST_NAME))
+        self._location.forget_copy(manifest.manifest_digest)
 
     def copy_from(self, source: "Artifacts", manifest: Manifest) -> Manifest:
         """Copy an artifact from another store into this one; an existing one is kept.

@@ -15,7 +15,6 @@ from starpo.ragen.store.artifacts.files import differences, entry_of, states_of
 from starpo.ragen.store.artifacts.looking import contradictions, digest_faults, faults
 from starpo.ragen.store.artifacts.manifests import ManifestFault, parse_manifest
 from starpo.ragen.store.names import checked_name
-from starpo.ragen.store.remote import local_cache
 from starpo.ragen.store.remote.committing import DROPPED_NAME
 from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location
 from starpo.ragen.store.remote.ranges import RangeFile
@@ -30,6 +29,11 @@ class StoredArtifacts:
 
     def __init__(self, location: Location) -> None:
         self._location = location
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether its files lie in a folder of this machine, perhaps a mounted one: reading costs no request."""
+        return self._location.folder_in_place("") is not None
 
     def has(self, kind: str, key: str) -> bool:
         """Whether the artifact exists. Damage is detected on reading, not here."""
@@ -206,6 +210,8 @@ class StoredArtifacts:
         _VERIFIED.add(verified)
 
     def _fetch(self, manifest: Manifest) -> Path:
+        from starpo.ragen.store.remote import local_cache
+
         try:
             part = local_cache.scratch_folder()
             try:

@@ -51,8 +51,9 @@ def test_work_is_counted_by_machine(tmp_path):
 def test_played_tokens_are_stored_responses(tmp_path):
     store, turns = Store(str(tmp_path)), example("turns")
     facts = Facts(key="0" * 32, stage=Stage(name="rollout", version=1), settings={}, inputs={}, seed=0)
-    store.put_table("turns", turns, facts)
+    stored = store.put_table("turns", turns, facts)
     num_tokens = sum(map(len, turns["response_ids"].to_pylist()))
     assert num_tokens > 0
-    run_cost = cost(store, RUN, {Place(0, "rollout", "turns", facts.key): manifest("12:00:10", 2.0, CPU, "turns")})
+    made = stored.model_copy(update={"provenance": manifest("12:00:10", 2.0, CPU).provenance})
+    run_cost = cost(store, RUN, {Place(0, "rollout", "turns", facts.key): made})
     assert (run_cost.played.tokens, run_cost.played.tokens_per_s) == (num_tokens, num_tokens / 2)

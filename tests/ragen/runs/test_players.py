@@ -33,6 +33,13 @@ def test_vllm_uses_worker_pool_without_gpu(
     assert isinstance(players.player(RolloutConfig(engine="vllm"), 4), player)
 
 
+def test_server_is_asked_from_here(players: Players) -> None:
+    """A policy plays beside its update; nothing is updated where a server's model plays."""
+    server = {"model": "m", "base_url": "http://127.0.0.1:9/v1"}
+    assert isinstance(players.player(RolloutConfig(engine="openai", openai=server, staleness=1), 2), LocalPlayer)
+    assert isinstance(players.player(RolloutConfig(staleness=1), 1), WorkerPool)
+
+
 def test_local_store_does_not_use_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     actors = object()
     monkeypatch.setenv("STARPO_POOL", "ray")

@@ -49,6 +49,18 @@ def test_stored_again_it_is_back(store: Store, files: str, work: Facts) -> None:
     assert Path(store.local_folder("checkpoint", KEY), "deep", "weights.safetensors").read_bytes() == b"weights"
 
 
+def test_discarded_artifact_leaves_nothing(store: Store, files: str, work: Facts, cache: Path) -> None:
+    put_folder(store, "parts", files, work)
+    store.local_folder("parts", KEY)
+    store.discard("parts", KEY)
+    assert not store.was_made("parts", KEY)
+    assert store._location.files("parts") == store._location.files("tmp") == []
+    assert not list(cache.glob("*/config.json"))
+    store.discard("parts", KEY)
+    put_folder(store, "parts", files, work)
+    assert store.read_file("parts", KEY, "config.json") == b"{}"
+
+
 @pytest.mark.parametrize("num_calls", range(4))
 def test_killed_drop_is_all_or_nothing(
     store: Store, files: str, work: Facts, monkeypatch: pytest.MonkeyPatch, num_calls: int

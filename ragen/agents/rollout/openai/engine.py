@@ -7,7 +7,9 @@ the comparison.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
+from threading import Lock
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -24,7 +26,8 @@ _GREETING_TIMEOUT_S = 20.0
 
 
 class OpenAIEngine:
-    """Implements `ragen.agents.rollout.engine.RolloutEngine`. Its sessions stream, and may be used concurrently.
+    """Implements `ragen.agents.rollout.engine.RolloutEngine`. Its sessions stream, and may be used concurrently:
+    together they have at most `max_concurrent` requests in flight, in the order in which these were submitted.
 
     Attributes:
         is_deterministic: False.
@@ -44,6 +47,8 @@ class OpenAIEngine:
         self._config = OpenAIEngineConfig(**options)
         self._tokenizer: PreTrainedTokenizerBase | None = None
         self._checkpoint_key: str | None = None
+        self._loading = Lock()
+        self._threads = ThreadPoolExecutor(self._config.max_concurrent, thread_name_prefix="openai")
 
     def load(self, folder: str, checkpoint_key: str) -> None:
         """Load this checkpoint's tokenizer, and check that the server responds and has the model.
@@ -53,11 +58,12 @@ class OpenAIEngine:
             EngineError: If the server does not respond, rejects the key, or does not have the model.
             MissingPackageError: If the package `openai` is not installed.
         """
-        if checkpoint_key == self._checkpoint_key:
-            return
-        self._tokenizer = load_tokenizer(folder)
-        greet(self._config)
-        self._checkpoint_key = checkpoint_key
+        with self._loading:
+            if checkpoint_key == self._checkpoint_key:
+                return
+            self._tokenizer = load_tokenizer(folder)
+            greet(self._config)
+            self._checkpoint_key = checkpoint_key
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> OpenAISession:
         """Start a session for one shard.
@@ -68,7 +74,11 @@ class OpenAIEngine:
         if self._tokenizer is None:
             raise EngineError("no checkpoint is loaded; call load(folder, checkpoint_key) before session()")
         client = open_client(self._config, "engine 'openai'")
-        return OpenAISession(client, self._config, self._tokenizer, sampling, stop_token_ids)
+        return OpenAISession(client, self._threads, self._config, self._tokenizer, sampling, stop_token_ids)
+
+    def close(self) -> None:
+        """End the idle threads; the others end with their requests."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def greet(config: OpenAIEngineConfig) -> None:

@@ -1,6 +1,6 @@
-"""One shard on a server: one thread per request in flight, up to a limit; each response is returned when it arrives.
+"""One shard on a server: one thread per request in flight; each response is returned when it arrives.
 
-requests -> threads -> client (retries, back-off, Retry-After) -> answers -> responses
+requests -> the engine's threads -> client (retries, back-off, Retry-After) -> answers -> responses
 """
 
 import math
@@ -50,21 +50,22 @@ class OpenAISession:
     def __init__(
         self,
         client: Any,
+        threads: ThreadPoolExecutor,
         config: OpenAIEngineConfig,
         tokenizer: PreTrainedTokenizerBase,
         sampling: SamplingConfig,
         stop_token_ids: Sequence[int],
     ) -> None:
-        """Created by `OpenAIEngine.session`; takes ownership of the client, which `close` closes."""
+        """Created by `OpenAIEngine.session`; takes ownership of the client, which `close` closes. Others use the
+        threads, too."""
         self._client = client
         self._config = config
         self._tokenizer = tokenizer
         self._sampling = sampling
         self._stop_token_ids = list(stop_token_ids)
-        self._threads = ThreadPoolExecutor(config.max_concurrent, thread_name_prefix="openai")
+        self._threads = threads
         self._in_flight: dict[Future[_Answer], Request] = {}
-        names = ("requests", "retries", "prompt_tokens", "response_tokens", "cost")
-        self._usage = dict.fromkeys(names, 0.0)
+        self._usage = dict.fromkeys(("requests", "retries", "prompt_tokens", "response_tokens"), 0.0)
 
     def submit(self, requests: Sequence[Request]) -> None:
         """See `StreamingSession.submit`."""
@@ -90,11 +91,14 @@ class OpenAISession:
 
     def usage(self) -> dict[str, float]:
         """Return requests, retries, tokens as counted by the server, and their cost in the currency of the prices."""
-        return dict(self._usage)
+        prompt, response = self._usage["prompt_tokens"], self._usage["response_tokens"]
+        cost = prompt * self._config.prompt_price + response * self._config.response_price
+        return self._usage | {"cost": cost / 1e6}  # of the sums, as answers come in any order
 
     def close(self) -> None:
         """See `StreamingSession.close`; requests in flight end with an error that is ignored."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for future in self._in_flight:
+            future.cancel()
         self._client.close()
         self._in_flight = {}
 
@@ -168,8 +172,7 @@ class OpenAISession:
         return Response(ids, [math.nan] * len(ids), "stop" if answer.is_finished else "length")
 
     def _count(self, answer: _Answer) -> None:
-        cost = answer.prompt_tokens * self._config.prompt_price + answer.response_tokens * self._config.response_price
-        counted = (1, answer.retries, answer.prompt_tokens, answer.response_tokens, cost / 1e6)
+        counted = (1, answer.retries, answer.prompt_tokens, answer.response_tokens)
         for name, value in zip(self._usage, counted, strict=True):
             self._usage[name] += value
 

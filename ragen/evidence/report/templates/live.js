@@ -3,9 +3,13 @@
 const ASK_MS = 1000;
 const AT_REST_MS = 5000;
 
-// The first trajectories are asked for before this file has run: it may use no constant of this file.
+// The first trajectories are asked for before this file has run: these two may use no constant of this file.
+function addressHere(what) {
+  return `${window.location.pathname.replace(/\/$/, "")}/${what}`;
+}
+
 async function ask(what) {
-  const response = await fetch(`${window.location.pathname.replace(/\/$/, "")}/${what}`);
+  const response = await fetch(addressHere(what));
   if (!response.ok) throw new Error(await response.text());
   return response.json();
 }
@@ -21,16 +25,32 @@ function writeStatus(status) {
 
 
 
+// What iterations before the last two have stored does not change any more.
+async function takeNewer() {
+  const since = Math.max(0, data.last_iteration - 2);
+  const { images, metrics, decisions, artifacts, ...newer } = await ask(`data?since=${since}`); // images come with trajectories
+  const joined = (known, added, at) => [...known.filter((row) => row[at] < since), ...added];
+  for (const [name, points] of Object.entries(metrics)) data.metrics[name] = joined(data.metrics[name] || [], points, 0);
+  data.decisions = joined(data.decisions, decisions, 0);
+  data.artifacts = joined(data.artifacts, artifacts, 0);
+  Object.assign(data, newer);
+}
+
 async function follow() {
   let wait = ASK_MS;
   try {
     const status = await ask("status");
     writeStatus(status);
     if (status.version !== data.status.version) {
-      const { images, ...newer } = await ask("data"); // images are kept: they come with trajectories
-      Object.assign(data, newer);
+      if (status.version.split("-")[0] !== data.status.version.split("-")[0]) { // another run of this name
+        window.location.reload();
+        return;
+      }
+      await takeNewer();
       data.status = { ...status, version: data.version };
       renew();
+      const plane = document.getElementById("plane");
+      if (plane) plane.src = addressHere(`plane?version=${data.version}`);
       document.documentElement.dataset.version = data.version;
     }
     wait = status.state === "running" ? ASK_MS : AT_REST_MS;

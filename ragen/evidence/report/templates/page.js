@@ -25,8 +25,8 @@ function drawCurves() {
 // What is expensive and folded is made when it is unfolded.
 function whenOpened(selector, place, make) {
   folded.set(place, make);
-  document.querySelector(selector).addEventListener("toggle", (event) => {
-    if (event.target.open && !document.getElementById(place).childElementCount) refill(place, make());
+  document.querySelector(selector).addEventListener("toggle", async (event) => {
+    if (event.target.open && !document.getElementById(place).childElementCount) refill(place, await make());
   });
 }
 
@@ -34,7 +34,7 @@ drawCurves();
 const oneIteration = iterationView(document.getElementById("iteration-view"), data, batches);
 const trajectories = viewer(document.getElementById("viewer"), data, batches);
 if (document.getElementById("finder")) finder(document.getElementById("finder"), batches);
-whenOpened("#curves details", "other-panels", () => charts(data.other_panels));
+whenOpened("#curves details", "other-panels", async () => charts(data.other_panels ?? await ask("panels")));
 document.getElementById("take-metrics").addEventListener("click", () => save(fileName(data.run, "metrics", "csv"), "text/csv", csv(metricRows(data.metrics))));
 whenOpened("#decisions details", "decision-table", () => decisionTable(data));
 
@@ -42,7 +42,7 @@ whenOpened("#decisions details", "decision-table", () => decisionTable(data));
 function renew() {
   writeHead(data.head);
   drawCurves();
-  for (const [place, make] of folded) if (document.getElementById(place).childElementCount) refill(place, make());
+  for (const [place, make] of folded) if (document.getElementById(place).childElementCount) Promise.resolve(make()).then((parts) => refill(place, parts));
   oneIteration.renew();
   trajectories.renew();
 }

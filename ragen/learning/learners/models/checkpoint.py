@@ -41,7 +41,6 @@ from starpo.ragen.core.errors import LearnerError, PolicyError, named_line
 from starpo.ragen.core.registry import COMPANIONS
 from starpo.ragen.core.settings import Settings
 from starpo.ragen.learning.learners.companion import Companion, companions_of, registered_companion
-from starpo.ragen.learning.learners.models.activations import checkpoint_activations
 from starpo.ragen.learning.learners.models.adapters import (
     adapter_tensors,
     add_adapters,
@@ -225,6 +224,8 @@ def load_trained(
         for one in trained
     }
     if config.activation_checkpointing:
+        from starpo.ragen.learning.learners.models.activations import checkpoint_activations
+
         for model in checkpoint.trained.values():
             checkpoint_activations(model, is_cut_up=is_cut_up)
     return checkpoint

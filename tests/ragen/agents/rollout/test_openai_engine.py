@@ -14,6 +14,7 @@ from starpo.ragen.agents.rollout.openai.errors import explained
 from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.engine import Merging
 from starpo.ragen.config.openai_engine import OpenAIServer
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.errors import ConfigError, EngineError
@@ -23,6 +24,7 @@ openai = pytest.importorskip("openai")
 httpx = pytest.importorskip("httpx")
 
 KEY = "sk-a-key-that-must-not-be-shown"
+SINGLES = make_episodes([(f"g{number}", number) for number in range(6)], group_size=1, shard_groups=1)
 SHARDS = make_episodes([("g0", 1), ("g1", 2)], group_size=3, shard_groups=1)
 STATE = AgentConfig(prompt="state")
 
@@ -112,6 +114,18 @@ def test_no_more_in_flight_than_allowed(server, play):
     server.delay_s = 0.02
     play(max_concurrent=2)
     assert server.most_in_flight == 2
+
+
+def test_shards_at_once_share_the_limit(server, tokenizer_folder, corridor):
+    server.delay_s = 0.02
+    engine = OpenAIEngine(base_url=server.url, model="a-model", max_concurrent=2)
+    job = RolloutJob(tokenizer_folder, "key", corridor(), STATE, SamplingConfig(max_response_tokens=40), 4096)
+    merging = Merging(num_episodes=1, num_at_once=4)
+    turns, usage = take_usage(play_shards(LocalPlayer(engine), job, SINGLES, merging=merging))
+    assert (turns.num_rows, usage["requests"]) == (18, 18)
+    assert server.most_in_flight == 2
+    assert server.greetings == 1
+    engine.close()
 
 
 @pytest.mark.ci

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import wait
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -291,7 +292,64 @@ def test_unstarted_greedy_member_has_group_state(job, corridor):
 
 def test_merged_shards_are_bounded() -> None:
     shards = make_episodes([(f"g{number}", number) for number in range(700)], group_size=8, shard_groups=2)
-    merged = _dealt(shards, 2)
+    merged = _dealt(shards, 2, 2048)
     assert [len(shard) for shard in merged] == [2048, 2048, 1504]
     assert [episode for shard in merged for episode in shard] == [episode for shard in shards for episode in shard]
-    assert [len(shard) for shard in _dealt(shards[:4], 2)] == [32, 32]
+    assert [len(shard) for shard in _dealt(shards[:4], 2, 2048)] == [32, 32]
+
+
+class Noting:
+    """Implements `ShardKeeper`: has some shards, and notes which are kept."""
+
+    def __init__(self, rows=None):
+        self.rows, self.kept = rows or {}, []
+
+    def recall(self, shards):
+        return self.rows
+
+    def keep(self, episodes, turns):
+        self.kept.append(episodes[0].group_id)
+
+
+def test_recalled_shards_are_not_played(tokenizer_folder, corridor, scripted_engine):
+    shards, played, calls = make_episodes(GROUPS, 2, 1), [], []
+    whole = run(scripted_engine(script), tokenizer_folder, corridor(), shards)
+
+    def noted(name: str, turn: int) -> str:
+        played.append(name[:2])
+        return script(name, turn)
+
+    keeper = Noting({number: whole.filter(pc.equal(whole["group_id"], f"g{number}")) for number in (0, 3)})
+    job = RolloutJob(tokenizer_folder, "some-key", corridor(), AGENT, SAMPLING, 4096)
+    player = LocalPlayer(scripted_engine(noted), 1)
+    assert play_shards(player, job, shards, lambda *call: calls.append(call), keeper=keeper).equals(whole)
+    assert set(played) == {"g1", "g2", "g4"}
+    assert keeper.kept == ["g1", "g2", "g4"]
+    assert calls == [(2, 5), (3, 5), (4, 5), (5, 5)]
+
+
+def test_shards_that_mostly_failed_not_kept(tokenizer_folder, corridor, scripted_engine):
+    """What fails everywhere may be mended outside of the code, so that its rows must not come back."""
+    keeper = Noting()
+    job = RolloutJob(tokenizer_folder, "some-key", corridor(fault="reset"), AGENT, SAMPLING, 4096)
+    with pytest.raises(EnvironmentFault, match="no corridor today"):
+        play_shards(LocalPlayer(scripted_engine(script), 1), job, make_episodes(GROUPS, 2, 1), keeper=keeper)
+    assert keeper.kept == []
+
+
+def test_shards_ended_beside_failure_are_kept(tokenizer_folder, corridor, scripted_engine, monkeypatch):
+    def failures_first(futures):
+        wait(futures)
+        yield from sorted(futures, key=lambda future: future.exception() is None)
+
+    def one_fails(name: str, turn: int) -> str:
+        if name.startswith("g1"):
+            raise RuntimeError("the cable was pulled")
+        return script(name, turn)
+
+    monkeypatch.setattr("starpo.ragen.agents.rollout.shards._completed", failures_first)
+    keeper = Noting()
+    job = RolloutJob(tokenizer_folder, "some-key", corridor(), AGENT, SAMPLING, 4096)
+    with pytest.raises(EngineError, match="the cable was pulled"):
+        play_shards(LocalPlayer(scripted_engine(one_fails), 2), job, make_episodes(GROUPS[:3], 1, 1), keeper=keeper)
+    assert keeper.kept == ["g0", "g2"]

@@ -45,10 +45,22 @@ def test_every_stored_iteration_has_trajectories(client: TestClient, store: Stor
 def test_live_page_draws_what_report_draws(client: TestClient, store: Store) -> None:
     def drawn(page: str) -> dict[str, object]:
         text = page.partition('id="page-data">')[2].partition("</script>")[0]
-        return {name: value for name, value in json.loads(text).items() if name not in ("batches", "images", "status")}
+        apart = ("batches", "images", "status", "other_panels")
+        return {name: value for name, value in json.loads(text).items() if name not in apart}
 
     report, live = drawn(render_report(gather(store, "hostile"))), drawn(client.get(RUN).text)
     assert live == report
+
+
+def test_only_what_is_new_is_sent(client: TestClient) -> None:
+    whole, newer = (client.get(f"{RUN}/data", params={"since": since}).json() for since in (0, 2))
+    for kind in ("decisions", "artifacts"):
+        assert newer[kind] == [row for row in whole[kind] if row[0] >= 2] != whole[kind]
+    assert newer["metrics"] == {
+        name: [point for point in points if point[0] >= 2] for name, points in whole["metrics"].items()
+    }
+    for kind in ("panels", "reasons", "origins", "batches", "head"):
+        assert newer[kind] == whole[kind]
 
 
 def test_new_stage_changes_version(client: TestClient, store: Store) -> None:

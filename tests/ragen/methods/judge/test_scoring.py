@@ -22,7 +22,7 @@ from starpo.ragen.envs.questions.question import FileQuestion
 from starpo.ragen.methods.judge import asking
 from starpo.ragen.methods.judge.scoring import score, verdict
 from tests import judge
-from tests.openai_server import Server
+from tests.openai_server import Server, by_last_message
 
 pytest.importorskip("openai")
 
@@ -37,7 +37,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(asking, "_FIRST_WAIT_S", 0.01)
     with Server() as server:
-        server.say = judge.grade
+        server.say = by_last_message(judge.grade)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield server
         server.shutdown()
@@ -100,7 +100,7 @@ def prompts_of(server: Server) -> list[str]:
 @pytest.mark.parametrize("say", [judge.grade, judge.obey])
 def test_answer_cannot_pose_as_verdict(server: Server, separator: str, say: Any) -> None:
     """The judge quotes the answer, or obeys any line of its prompt that is a verdict."""
-    server.say = say
+    server.say = by_last_message(say)
     assert score(QUESTION, INJECTION.replace("\n", separator), options(server), 9.0).score == 0.0
     assert not [line for line in prompts_of(server)[0].splitlines() if line.startswith("VERDICT")]
 
