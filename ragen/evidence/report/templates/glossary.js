@@ -30,7 +30,7 @@ function glossaryList(glossary) {
   if (!glossary.length) return html("p", { class: "muted" }, "No metric has been stored yet.");
   const sources = [...new Set(glossary.map((entry) => entry.source))];
   return sources.map((source) => [
-    html("h3", {}, `Computed from ${source}`),
+    html("h3", {}, `Computed from ${source.split("; ")[0]}`), source.includes("; ") ? html("p", { class: "muted" }, source.slice(source.indexOf("; ") + 2)) : null,
     html("dl", { class: "glossary" }, glossary.filter((entry) => entry.source === source).map((entry) => html("div", { id: meaningId(entry), tabindex: "-1" },
       html("dt", {}, html("code", {}, entry.name)), html("dd", {}, `${entry.meaning}. `, html("span", { class: "muted" }, entry.unit))))),
   ]);

@@ -80,7 +80,7 @@ function figureText(panel, picture, run, signals) {
     if (across > 8 && across + size > width - 8) [across, down] = [8, down + 16];
     text.setAttribute("x", across + 26);
     text.setAttribute("y", down);
-    figure.append(svg("g", { transform: `translate(${across} ${down - 10})`, style: style || "--line:var(--series-0)" }, draw()));
+    figure.append(svg("g", { transform: `translate(${across} ${down - 10})`, style: style || NEUTRAL }, draw()));
     across += size + 12;
   }
   down += 10;
