@@ -9,7 +9,6 @@ from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
-from starpo.flows.console.curves import SuccessReader, curve_lines
 from starpo.flows.console.terminal import Console, description_column, say
 from starpo.flows.outcome import Outcome
 from starpo.ragen.core.counts import counted
@@ -54,7 +53,7 @@ class RunBar(Progress):
         """Yield the bars, then the numbers, then the curves."""
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
-            for line in (Text(task.fields["numbers"]), *curve_lines(self.console.encoding, task.fields["curves"])):
+            for line in (Text(task.fields["numbers"]), *task.fields["curves"]):
                 yield Padding(line, (0, 0, 0, 2))
 
 
@@ -114,8 +113,8 @@ def follow_run(
     """
     ask = ended or (lambda: _outcome(store.runs, run))
     with RunBar(console) as bar:
-        row, lines = bar.add_task(_WAITING, total=None, numbers="", curves={}), _Lines(console)
-        reader = SuccessReader(store)
+        row, lines = bar.add_task(_WAITING, total=None, numbers="", curves=()), _Lines(console)
+        draw_curves = _curve_drawer(store, console)
         while True:
             outcome = ask() or (witness.outcome(run) if witness else None)
             state = store.runs.state(run)
@@ -131,7 +130,7 @@ def follow_run(
                     completed=facts.get("iteration", 0),
                     total=facts.get("iterations"),
                     numbers=" · ".join(filter(None, (detail + _stage_left(facts), numbers))),
-                    curves=reader.curves(run, (run, *map(facts.get, _MEASURED))) if console.is_terminal else {},
+                    curves=draw_curves(run, facts),
                 )
                 now = f"{place} · {state.message}{_share(facts)}"
                 lines.show(f"{place} {numbers}".strip(), doing, now, _stage_left(facts))
@@ -147,6 +146,16 @@ def follow_run(
     if witness and witness.has_told:
         say(console, f"run {run}: {outcome.reason}")
     return run
+
+
+def _curve_drawer(store: Store, console: Console) -> Callable[[str, Mapping[str, float]], Iterable[Text]]:
+    """Return what draws the success of a run with the facts of its state; nothing without a terminal."""
+    if not console.is_terminal:
+        return lambda run, facts: ()
+    from starpo.flows.console.curves import SuccessReader, curve_lines
+
+    reader = SuccessReader(store)
+    return lambda run, facts: curve_lines(console.encoding, reader.curves(run, (run, *map(facts.get, _MEASURED))))
 
 
 def _rolled_back_to(runs: Runs, run: str) -> str | None:
