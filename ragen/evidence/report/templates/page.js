@@ -15,7 +15,7 @@ function charts(panels, signals = []) {
 }
 
 function drawCurves() {
-  refill("panels", charts(data.panels, data.signals));
+  refill("panels", data.panels.length ? charts(data.panels, data.signals) : html("p", { class: "muted" }, "No metric has been stored yet."));
   refill("legend", curveLegend(data.panels, data.signals));
   refill("meanings", glossaryList(data.glossary));
   refill("timeline", timeline(data.signals, data.last_iteration));

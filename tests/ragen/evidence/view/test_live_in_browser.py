@@ -61,6 +61,7 @@ def test_page_of_new_run_begins_empty(browser: Browser, served: str, store: Stor
     open_page(browser, f"{served}/run/new")
     browser.wait_for("document.documentElement.dataset.ready")
     assert browser.text("#viewer") == "No trajectory has been stored yet."
+    assert browser.text("#panels") == "No metric has been stored yet."
     for stage, keys in without_newest.items():
         store.runs.record_stage("new", 0, stage, keys)
     browser.wait_for("document.querySelectorAll('.turn .token').length > 0")
