@@ -1,6 +1,5 @@
 """`starpo compare`: success of runs, their differences and the settings in which they differ; a figure or a table."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,12 +11,8 @@ from starpo.flows.console.listing import print_rows
 from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.tabular import as_csv, as_latex
-from starpo.ragen.evidence.report.words import settings_as_text
-from starpo.ragen.store.records.runs import RunRecord
+from starpo.ragen.evidence.report.words import differing_settings
 from starpo.ragen.studies.figures.comparison import Curve, draw_comparison
-
-_ABSENT = "absent"
-"""Displayed value of a setting that a run does not have."""
 
 
 def compare(
@@ -68,11 +63,3 @@ def compare(
         for one in comparisons
     ]
     say(Console(stderr=True), f"drawn: {write_page(output, draw_comparison(drawn, 'Success by run', form))}")
-
-
-def differing_settings(runs: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
-    """Return dotted path -> run -> value of every setting that is not the same in all runs."""
-    settings = {run.name: settings_as_text(run.stated) for run in runs}
-    paths = dict.fromkeys(path for of_run in settings.values() for path in of_run)
-    values = {path: {name: of_run.get(path, _ABSENT) for name, of_run in settings.items()} for path in paths}
-    return {path: of_path for path, of_path in values.items() if len(set(of_path.values())) > 1}

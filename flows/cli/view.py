@@ -1,5 +1,6 @@
 """`starpo view`: the runs of a store in a browser, while they train and afterwards."""
 
+import os
 import secrets
 import socket
 import webbrowser
@@ -72,5 +73,5 @@ def _listen(host: str, port: int | None) -> socket.socket:
         try:
             return socket.create_server((host, wanted), family=family)
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = os.strerror(error.errno) if error.errno else str(error)
     raise ConfigError(f"{host}:{wanted} cannot be listened on ({reason}); choose another --port or --host")

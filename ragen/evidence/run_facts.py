@@ -13,8 +13,8 @@ from starpo.ragen.store.records.runs import RunRecord, RunState, StageKeys
 
 _BAND = {"success": "", "low": "_low", "high": "_high"}
 _MEASURED = (
-    "flow", "preset", "iterations", "updates", "planned", "activity", "seconds_left", "hours", "num_evaluations",
-    "success_first", "success_last",
+    "flow", "preset", "environment", "iterations", "updates", "planned", "activity", "seconds_left", "hours",
+    "num_evaluations", "success_first", "success_last",
 )  # fmt: skip
 
 
@@ -67,6 +67,7 @@ def run_facts(store: Store, run: RunRecord) -> dict[str, Any]:
         "run": run.name,
         "flow": run.flow,
         "preset": run.preset,
+        "environment": run.environment,
         "state": status,
         "iterations": sum("rollout" in stages or "update" in stages for stages in recorded.values()),
         "updates": sum("update" in stages for stages in recorded.values()),

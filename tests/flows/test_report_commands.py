@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from starpo.flows.cli import app
-from starpo.flows.cli.compare import differing_settings
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.evidence.report.words import differing_settings
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.records.run import RunRecord
 from starpo.schemas.datasets import DATASETS

@@ -149,6 +149,14 @@ def test_prefect_shows_name_files_and_lines(shell: Shell, run: str) -> None:
     assert f"file://{shell.folder}/store/runs/{run}" in str(link["data"])
 
 
+def test_pages_of_runs_are_served(shell: Shell, run: str) -> None:
+    address, store = (shell.folder / "state" / "view.address").read_text().splitlines()
+    assert store == str(shell.folder / "store")
+    (row,) = json.load(urllib.request.urlopen(f"{address}runs", timeout=30))
+    assert (row["run"], row["state"]) == (run, "completed")
+    assert b"StarPO" in urllib.request.urlopen(f"{address}run/{run}", timeout=60).read()
+
+
 @pytest.mark.thorough
 def test_down_names_runs_ending_with_it(shell: Shell, run: str) -> None:
     """Must be the last test here, since it stops the server."""
@@ -164,7 +172,7 @@ def test_down_names_runs_ending_with_it(shell: Shell, run: str) -> None:
         stopped = shell("starpo", "down")
         rest = watched.stdout.read()
     assert any("/runs/flow-run/" in line for line in lines)
-    assert "stopped: serve, server" in stopped.stdout
+    assert "stopped: serve, server, view" in stopped.stdout
     assert "active runs stopped: long" in stopped.stdout
     assert "still running without it" not in rest
     (row,) = [row for row in json.loads(shell.look("runs", "--json").stdout) if row["run"] == "long"]

@@ -57,7 +57,7 @@ _SUCCESS = "rollout/success_rate"
 _DISTINCT = "rollout/distinct_response_share"
 _DEPENDENCE = "reasoning/first_turn/token/mutual_information"
 _RETRIEVAL = "reasoning/first_turn/token/retrieval_at_1_above_chance"
-_SINGLE = (
+SINGLE = (
     ("Training success", "share of trajectories, at the training temperature", _SUCCESS, True, False),
     ("Mean return", "reward units, penalties included", "reward/return_mean", False, False),
     ("In-group reward std", "reward units; it falls before the reward does", "reward/in_group_std", False, False),
@@ -89,7 +89,7 @@ def main_panels(series: Mapping[str, Series], remark: str = "", decisions: Itera
     """
     bands = {_SUCCESS: training_band(series.get(_SUCCESS, {}), decisions)}
     panels = [evaluation] if (evaluation := _evaluation(series, remark)).lines else []
-    for title, note, metric, is_share, is_log in _SINGLE:
+    for title, note, metric, is_share, is_log in SINGLE:
         if values := series.get(metric):
             is_log = is_log and min(values.values()) > 0.0
             parts = {name.removeprefix(f"{metric}/"): name for name in sorted(series) if name.startswith(f"{metric}/")}
@@ -103,7 +103,7 @@ def main_panels(series: Mapping[str, Series], remark: str = "", decisions: Itera
 
 def other_panels(series: Mapping[str, Series]) -> list[CurvePanel]:
     """Return a small panel for every other metric with at least two points, sorted by name."""
-    shown = {metric for _, _, metric, _, _ in _SINGLE}
+    shown = {metric for _, _, metric, _, _ in SINGLE}
     shown |= {name for name in series if name.rpartition("/")[0] in shown}
     return [
         CurvePanel(name, metric.unit if (metric := explain(name)) else "", [smoothed_line(name, name, values)])

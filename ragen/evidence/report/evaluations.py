@@ -1,6 +1,6 @@
 """Evaluated episodes in the format of the page, the same as for training rollouts.
 
-episodes of one cell -> Batch; those of the first and the last checkpoint -> PanelDifference
+episodes of one cell -> Batch, or Counts; those of the first and the last checkpoint -> PanelDifference
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from starpo.ragen.agents.evaluation.comparison import COUNTED, PanelDifference, compare_counts, counts_by_prompt
+from starpo.ragen.agents.evaluation.comparison import (
+    COUNTED,
+    Counts,
+    PanelDifference,
+    compare_counts,
+    counts_by_prompt,
+)
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR
@@ -36,14 +42,28 @@ def read_change(
     Returns:
         None if there are not two, or the episodes of one cannot be read.
     """
-    stage = f"evaluate:{environment}"
-    episodes = {at.iteration: at for at in artifacts if (at.kind, at.stage) == ("episodes", stage)}
     if len(evaluated) < 2:
         return None
-    first, last = (reader.table(episodes.get(evaluated[end]), COUNTED) for end in (0, -1))
-    if first is None or last is None:
-        return None
-    return compare_counts(counts_by_prompt(last)[0], counts_by_prompt(first)[0])
+    first, last = (read_counts(reader, artifacts, environment, evaluated[end]) for end in (0, -1))
+    return None if first is None or last is None else compare_counts(last, first)
+
+
+def read_counts(reader: Reader, artifacts: Sequence[Place], environment: str, iteration: int) -> Counts | None:
+    """Count the successes of an evaluation by initial state, without those from which training had started.
+
+    Args:
+        reader: Reader of the store.
+        artifacts: Places of the run's artifacts.
+        environment: Name of the panel.
+        iteration: Iteration of the evaluation.
+
+    Returns:
+        None if its episodes cannot be read.
+    """
+    stage = f"evaluate:{environment}"
+    episodes = {at.iteration: at for at in artifacts if (at.kind, at.stage) == ("episodes", stage)}
+    table = reader.table(episodes.get(iteration), COUNTED)
+    return None if table is None else counts_by_prompt(table)[0]
 
 
 def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> TrajectoryBatch | None:
@@ -66,8 +86,10 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Traject
     except (StarPOError, ValidationError, KeyError):
         environment = None
     rows = table.to_pylist()
-    prompts = {seed: number for number, seed in enumerate(dict.fromkeys(row["env_seed"] for row in rows))}
-    members = [_episode(row, number, prompts[row["env_seed"]], environment) for number, row in enumerate(rows)]
+    names = episode_names(*([row[column] for row in rows] for column in ("env_seed", "member")))
+    members = [
+        _episode(row, number, name, environment) for number, (row, name) in enumerate(zip(rows, names, strict=True))
+    ]
     cell = cell_of(place)
     group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members if m["valid"])}
     return TrajectoryBatch(place.iteration, cell, [{**group, "reason": "", "members": members}], len(members))
@@ -80,7 +102,18 @@ def cell_of(place: Place) -> str:
     return f"{cell.removeprefix(_OF_BASE)} of the base run" if cell.startswith(_OF_BASE) else cell
 
 
-def _episode(row: Row, number: int, prompt: int, environment: dict[str, Any] | None) -> Row:
+def episode_names(seeds: Sequence[int], members: Sequence[int]) -> list[str]:
+    """Return what pages call the episodes of an evaluation: the prompt's number in the panel, and the sample's.
+
+    Args:
+        seeds: Environment seed of each, in the order of the dataset.
+        members: Number of each among the samples from its prompt.
+    """
+    prompts = {seed: number for number, seed in enumerate(dict.fromkeys(seeds))}
+    return [f"p{prompts[seed]:04d}-{member}" for seed, member in zip(seeds, members, strict=True)]
+
+
+def _episode(row: Row, number: int, name: str, environment: dict[str, Any] | None) -> Row:
     actions = [text.split(f" {ACTION_SEPARATOR} ") if text else [] for text in row["actions"]]
     replay = None
     if environment is not None:
@@ -94,10 +127,11 @@ def _episode(row: Row, number: int, prompt: int, environment: dict[str, Any] | N
             episode_return=row["episode_return"],
         )
     return {
-        "id": f"p{prompt:04d}-{row['member']}",
+        "id": name,
         "member": number,
         "env": row["env"],
         "seed": str(row["env_seed"]),
+        "state": row["initial_state_digest"],
         "return": row["episode_return"],
         "valid": row["status"] not in ERROR_STATUSES,
         "success": row["success"],

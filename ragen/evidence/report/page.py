@@ -6,7 +6,7 @@ ReportData, or RunData -> template values, the script's data -> document
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,7 +23,7 @@ from starpo.ragen.evidence.report.document import render_document
 from starpo.ragen.evidence.report.embedding import Embedded
 from starpo.ragen.evidence.report.evaluations import cell_of
 from starpo.ragen.evidence.unreplayable import unreplayable
-from starpo.ragen.learning.metrics.glossary import METRICS, explain
+from starpo.ragen.learning.metrics.glossary import meanings
 from starpo.schemas.manifest import Manifest
 
 _SCRIPTS = (
@@ -43,6 +43,7 @@ _SCRIPTS = (
     "images.js",
     "prompt.js",
     "turns.js",
+    "beside.js",
     "iteration.js",
     "viewer.js",
     "find.js",
@@ -156,7 +157,7 @@ def page_data(data: RunData, since: int = 0) -> dict[str, Any]:
         "panels": [
             _packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run), data.decisions)
         ],
-        "glossary": _glossary(data.series),
+        "glossary": meanings(data.series),
         "metrics": {
             name: [(x, value) for x, value in series.items() if x >= since]
             for name, series in sorted(data.series.items())
@@ -168,15 +169,6 @@ def page_data(data: RunData, since: int = 0) -> dict[str, Any]:
         **_artifacts(data, since),
         "batches": _stored_batches(data),
     }
-
-
-def _glossary(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return what the metrics mean, each meaning once, with the names of the metrics that have it."""
-    rows: dict[str, dict[str, Any]] = {}
-    for name in sorted(names):
-        if metric := explain(name):
-            rows.setdefault(metric.name, {**vars(metric), "metrics": []})["metrics"].append(name)
-    return [rows[metric.name] for metric in METRICS if metric.name in rows]
 
 
 def panels_data(data: RunData) -> list[dict[str, Any]]:

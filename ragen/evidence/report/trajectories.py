@@ -230,6 +230,7 @@ def _trajectory(
         "member": rows[0]["member"],
         "env": rows[0]["env"],
         "seed": str(rows[0]["env_seed"]),  # too large for a JavaScript number
+        "state": rows[0]["initial_state_digest"],
         "return": paid[0]["trajectory_return"] if paid[0] else None,
         "valid": paid[0]["is_valid"] if paid[0] else True,
         "success": outcome["success"],

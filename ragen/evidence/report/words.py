@@ -4,7 +4,7 @@ ReportData -> sentences, (name, value) -> page
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,8 @@ from starpo.ragen.store.records.run import RunRecord
 
 UNKNOWN = "unknown"
 """Value of a fact that a run does not state."""
+_ABSENT = "absent"
+"""Displayed value of a setting that a run does not have."""
 
 
 def headline(
@@ -229,6 +231,18 @@ def settings_as_text(settings: Mapping[str, Any]) -> dict[str, str]:
         path: "none" if value is None else value if isinstance(value, str) else json.dumps(value)
         for path, value in flattened(settings).items()
     }
+
+
+def differing_settings(runs: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
+    """Return dotted path -> run -> value of every setting that is not the same in all runs."""
+    return differing({run.name: settings_as_text(run.stated) for run in runs})
+
+
+def differing(by_run: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Return name -> run -> value of all that is not the same in all runs."""
+    names = dict.fromkeys(name for of_run in by_run.values() for name in of_run)
+    values = {name: {run: of_run.get(name, _ABSENT) for run, of_run in by_run.items()} for name in names}
+    return {name: of_name for name, of_name in values.items() if len(set(of_name.values())) > 1}
 
 
 def policy(settings: Mapping[str, Any]) -> str:

@@ -6,39 +6,52 @@
 /run/NAME/status                              its state, and the version of its data: asked every second
 /run/NAME/trajectories?iteration=3&source=    those of a rollout, or of an evaluation, as gzipped JSON
 /run/NAME/plane                               its probes of reasoning, drawn
+/compare?run=NAME&run=OTHER                   runs beside each other, as a page; /compare/data, /compare/status as above
 /run/NAME/search?text=push&success=false      trajectories of all rollouts (`searching.Query`), as JSON
+/run/NAME/checkpoints?iteration=3&source=sokoban&trajectory=p0000-0
+                                              that episode's initial state at every checkpoint, as JSON
+/run/NAME/other_runs?(the same)               that state in other runs, each at the nearest checkpoint, as JSON
 """
 
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from pydantic import TypeAdapter, ValidationError
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from starpo.ragen.core.allocator import give_back_freed_memory
-from starpo.ragen.core.errors import StarPOError, one_line
+from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.report.document import rounded
 from starpo.ragen.evidence.report.page import page_data, panels_data, plane_of, render_live_page
+from starpo.ragen.evidence.view.compare_page import render_compare
+from starpo.ragen.evidence.view.comparing import choose, chosen_names, compared, version_of
 from starpo.ragen.evidence.view.reading import StoreReader
 from starpo.ragen.evidence.view.runs_page import render_runs
 from starpo.ragen.evidence.view.searching import Query, search
+from starpo.ragen.evidence.view.states import EpisodeName, PanelStates
+
+T = TypeVar("T")
 
 _NUM_THREADS = 4
 """Threads that read the store: each keeps memory of its own."""
 _LARGE = 2**17
 """Bytes of an answer after which freed memory is given back."""
 _QUERY = TypeAdapter(Query)
+_EPISODE = TypeAdapter(EpisodeName)
 _OF_STATUS = ("state", "iterations", "planned", "activity", "seconds_left", "warning", "fault")
 
 
 def application(reader: StoreReader) -> Starlette:
     """Return the ASGI application, to be wrapped in a `Guard`."""
+    states = PanelStates(reader.store)
 
     def runs(_: Request) -> Response:
         return _json(reader.runs())
@@ -81,17 +94,45 @@ def application(reader: StoreReader) -> Starlette:
     def plane(request: Request) -> Response:
         return Response(plane_of(reader.run(request.path_params["run"]).data), media_type="image/svg+xml")
 
+    def compare_page(request: Request) -> Response:
+        return HTMLResponse(render_compare(reader.store.url, comparison(request)))
+
+    def compare_data(request: Request) -> Response:
+        return _json(rounded(comparison(request)))
+
+    def compare_status(request: Request) -> Response:
+        names = chosen_names(request.query_params.multi_items())
+        return _json({"version": version_of(reader, names), "status": statuses(names)})
+
+    def comparison(request: Request) -> dict[str, Any]:
+        names = chosen_names(request.query_params.multi_items())
+        version = version_of(reader, names)
+        chosen = choose(reader, names)
+        return {"version": version, "status": statuses(names), **compared(reader, chosen)}
+
+    def statuses(names: list[str]) -> dict[str, dict[str, Any]]:
+        known = {}
+        for name in names:
+            with suppress(StarPOError):  # named among those that are refused
+                facts = reader.facts(name)
+                known[name] = {field: facts[field] for field in ("updates", *_OF_STATUS)}
+        return known
+
     def search_page(request: Request) -> Response:
-        try:
-            query = _QUERY.validate_python({name: value for name, value in request.query_params.items() if value})
-        except ValidationError as error:
-            fault = error.errors()[0]
-            return PlainTextResponse(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", 400)
-        return _json(search(reader.store, reader.run(request.path_params["run"]).data, query))
+        return _json(search(reader.store, reader.run(request.path_params["run"]).data, _parsed(_QUERY, request)))
+
+    def checkpoints(request: Request) -> Response:
+        return _json(states.checkpoints(request.path_params["run"], _parsed(_EPISODE, request)))
+
+    def other_runs(request: Request) -> Response:
+        return _json(states.other_runs(request.path_params["run"], _parsed(_EPISODE, request)))
 
     pages = {
         "/": runs_page,
         "/runs": runs,
+        "/compare": compare_page,
+        "/compare/data": compare_data,
+        "/compare/status": compare_status,
         "/run/{run}": run_page,
         "/run/{run}/status": status,
         "/run/{run}/data": data,
@@ -99,6 +140,8 @@ def application(reader: StoreReader) -> Starlette:
         "/run/{run}/trajectories": trajectories,
         "/run/{run}/plane": plane,
         "/run/{run}/search": search_page,
+        "/run/{run}/checkpoints": checkpoints,
+        "/run/{run}/other_runs": other_runs,
     }
     threads = CapacityLimiter(_NUM_THREADS)
     return Starlette(routes=[Route(path, _answering(answer, threads)) for path, answer in pages.items()])
@@ -110,6 +153,8 @@ def _answering(answer: Callable[[Request], Response], threads: CapacityLimiter) 
     async def answered(request: Request) -> Response:
         try:
             response = await to_thread.run_sync(answer, request, limiter=threads)
+        except ConfigError as error:
+            return PlainTextResponse(one_line(error), 400)
         except StarPOError as error:
             return PlainTextResponse(one_line(error), 404)
         if len(response.body) > _LARGE:
@@ -121,6 +166,15 @@ def _answering(answer: Callable[[Request], Response], threads: CapacityLimiter) 
         return response
 
     return answered
+
+
+def _parsed(adapter: TypeAdapter[T], request: Request) -> T:
+    """Return what an address asks for, or answer what is wrong with it."""
+    try:
+        return adapter.validate_python({name: value for name, value in request.query_params.items() if value})
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise HTTPException(400, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
 
 
 def _is_number(text: str) -> bool:

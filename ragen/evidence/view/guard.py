@@ -63,7 +63,8 @@ class Guard:
             return None
         if not self._is_token(request.query_params.get("token", "")):
             return PlainTextResponse("open the address with the token that `starpo view` printed", 401)
-        response = RedirectResponse(request.url.path)
+        target = request.url.remove_query_params("token")
+        response = RedirectResponse(f"{target.path}?{target.query}" if target.query else target.path)
         response.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
         return response
 

@@ -8,15 +8,16 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from starpo.ragen.core.errors import StoreError
+from starpo.ragen.agents.evaluation.comparison import Counts
+from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.evidence.reading import Missing, Place, Reader
 from starpo.ragen.evidence.report.data import RunData, TrajectorySource, read_run
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, packed_whole
-from starpo.ragen.evidence.report.evaluations import cell_of, read_evaluation
+from starpo.ragen.evidence.report.evaluations import cell_of, read_counts, read_evaluation
 from starpo.ragen.evidence.report.images import read_images
 from starpo.ragen.evidence.run_facts import facts_or_fault
 from starpo.ragen.store import Store
@@ -26,14 +27,18 @@ from starpo.schemas.manifest import Manifest
 _MAX_TABLES = 20_000
 """Small datasets that are kept: metrics and decisions of the filter, some kilobytes each."""
 _MAX_MANIFESTS = 40_000
-_MAX_RUNS = 8
-"""Runs whose curves and decisions are kept."""
+_MAX_RUNS = 16
+"""Runs whose curves and decisions are kept; more than are compared at once."""
 _MAX_BATCH_BYTES = 32 * 2**20
 """Packed trajectories that are kept."""
 _MAX_IMAGE_BYTES = 64 * 2**20
 """Images of one rollout, in base64."""
 _SMALL = ("metrics", "selection")
 _UNFINISHED = ("running", "interrupted", "unknown", "damaged")
+_CONTINUED = ("failed", "cancelled")
+"""States of ended runs that the same command continues."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class ViewedRun:
     missing: tuple[Missing, ...]
 
 
-class _Kept:
+class Kept:
     """The newest values by key, up to a total size. Each is made once, even if several threads ask for it."""
 
     def __init__(self, max_size: int, size_of: Callable[[Any], int] = lambda _: 1) -> None:
@@ -78,7 +83,7 @@ class _Kept:
 class _KeepingReader(Reader):
     """A reader that keeps what never changes: manifests, and datasets that are small."""
 
-    def __init__(self, store: Store, tables: _Kept, manifests: _Kept) -> None:
+    def __init__(self, store: Store, tables: Kept, manifests: Kept) -> None:
         super().__init__(store)
         self._tables, self._manifests = tables, manifests
 
@@ -104,19 +109,30 @@ class StoreReader:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._tables, self._manifests = _Kept(_MAX_TABLES), _Kept(_MAX_MANIFESTS)
-        self._runs, self._sources = _Kept(_MAX_RUNS), _Kept(_MAX_RUNS)
-        self._batches = _Kept(_MAX_BATCH_BYTES, len)
+        self._tables, self._manifests = Kept(_MAX_TABLES), Kept(_MAX_MANIFESTS)
+        self._runs, self._sources = Kept(_MAX_RUNS), Kept(_MAX_RUNS)
+        self._counts = Kept(_MAX_RUNS)
+        self._batches = Kept(_MAX_BATCH_BYTES, len)
         self._facts: dict[str, dict[str, Any]] = {}
         self._reading = Lock()
 
     def runs(self) -> list[dict[str, Any]]:
-        """Return the facts of all runs, newest first. Those of a run that has ended are read once."""
+        """Return the facts of all runs, newest first. Those of an ended run are read once, and when it is continued."""
         names = self.store.runs.names()
-        stale = [name for name in names if self._facts.get(name, {}).get("state") in (None, *_UNFINISHED)]
+        stale = [name for name, is_stale in zip(names, _each(self._is_stale, names), strict=True) if is_stale]
         self._facts |= zip(stale, _each(lambda name: facts_or_fault(self.store, name), stale), strict=True)
         self._facts = {name: self._facts[name] for name in names}
         return sorted(self._facts.values(), key=lambda row: (row["created"] or "", row["run"]), reverse=True)
+
+    def _is_stale(self, run: str) -> bool:
+        known = self._facts.get(run, {}).get("state")
+        if known not in _CONTINUED:
+            return known is None or known in _UNFINISHED
+        try:
+            state = self.store.runs.state(run)
+        except StarPOError:
+            return True
+        return state is None or state.status != known
 
     def facts(self, run: str) -> dict[str, Any]:
         """Return the facts of a run as they are now.
@@ -143,6 +159,22 @@ class StoreReader:
         with self._reading:  # a second page of the same run waits for the first
             viewed: ViewedRun = self._runs.get((run, version), lambda: self._read(run, version))
         return viewed
+
+    def last_counts(self, data: RunData) -> Counts | None:
+        """Count the successes of a run's last evaluation on the panel of its environment, by initial state.
+
+        Returns:
+            None if it has none, or its episodes cannot be read.
+        """
+        environment = data.run.environment
+        evaluated = list(data.series.get(f"evaluation/{environment}/success", {}))
+        if not evaluated:
+            return None
+        keys = tuple(place.key for place in data.places_of(evaluated[-1]) if place.kind == "episodes")
+        counts: Counts | None = self._counts.get(
+            (data.run.name, keys), lambda: read_counts(self._reader(), data.artifacts, environment, evaluated[-1])
+        )
+        return counts
 
     def trajectories(self, run: str, iteration: int, cell: str | None) -> bytes:
         """Return the trajectories of a rollout, or of an evaluation, as gzipped JSON `{"texts", "groups", "images"}`.
@@ -213,6 +245,6 @@ def _places(data: RunData, iteration: int, cell: str | None) -> list[Place]:
     return [place for place in data.stored_evaluations.get(iteration, []) if cell_of(place) == cell]
 
 
-def _each(read: Callable[[str], dict[str, Any]], names: Iterable[str]) -> list[dict[str, Any]]:
+def _each(read: Callable[[str], T], names: Iterable[str]) -> list[T]:
     with ThreadPoolExecutor(8) as readers:
         return list(readers.map(read, names))

@@ -4,9 +4,10 @@ Exact definitions, with every denominator, are in the docstrings of the function
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from starpo.ragen.learning.metrics.iteration import BY_TAG
 
@@ -256,6 +257,15 @@ def explain(name: str) -> Metric | None:
     """Return what a stored metric means; None for one that is not of this package."""
     fitting = (metric for metric, pattern in _patterns() if pattern.fullmatch(name))
     return next(fitting, None)
+
+
+def meanings(names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return what stored metrics mean, as JSON: each meaning once, with `metrics`, the names that have it."""
+    rows: dict[str, dict[str, Any]] = {}
+    for name in sorted(names):
+        if metric := explain(name):
+            rows.setdefault(metric.name, {**vars(metric), "metrics": []})["metrics"].append(name)
+    return [rows[metric.name] for metric in METRICS if metric.name in rows]
 
 
 @cache

@@ -19,11 +19,12 @@ class Batches {
     return this.all.filter((batch) => batch.cell === null);
   }
 
+  // Those of a batch of this run, or of another: {run, iteration, cell}.
   async groups(batch) {
-    const name = `${batch.iteration} ${sourceOf(batch)}`;
+    const name = `${batch.run ?? ""}/${batch.iteration} ${sourceOf(batch)}`;
     if (!this._opened.has(name)) {
       const packed = document.getElementById(`batch-${this.all.indexOf(batch)}`);
-      const opened = packed ? unpack(packed.textContent) : ask(`trajectories?iteration=${batch.iteration}${batch.cell === null ? "" : `&source=${encodeURIComponent(batch.cell)}`}`);
+      const opened = packed ? unpack(packed.textContent) : ask(`trajectories?iteration=${batch.iteration}${batch.cell === null ? "" : `&source=${encodeURIComponent(batch.cell)}`}`, batch.run);
       if (!packed) this._forget();
       this._opened.set(name, opened.then((content) => withTexts(content, this._data.images)));
       opened.catch(() => this._opened.delete(name)); // it may be there later

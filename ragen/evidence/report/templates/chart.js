@@ -2,6 +2,7 @@
 
 const COLOURS = 7;
 const colour = (index) => `var(--series-${index % COLOURS})`;
+const shade = (line, index) => line.colour ?? index;
 
 function axis(panel) {
   const values = panel.lines.flatMap((line) => [...line.raw.map((p) => p[1]), ...line.band.flatMap((p) => [p[1], p[2]])]);
@@ -23,8 +24,10 @@ function axis(panel) {
   return { low, high, at: (v) => v, marks: ticks(low, high, 4), label: (v) => number(v) };
 }
 
-// options: signals, onSelect(iteration), meaning (an entry of the glossary), run
-function lineChart(panel, lastIteration, { signals = [], onSelect = null, meaning = null, run = "" } = {}) {
+// options: signals, onSelect(iteration), meaning (an entry of the glossary); run and about, the name and the description of
+// what is saved; isByLine: values are written by line beneath the picture, for lines of many runs.
+// A line may have a colour of its own, and a band that is the range of several runs (is_range).
+function lineChart(panel, lastIteration, { signals = [], onSelect = null, meaning = null, run = "", about = `Run ${run}`, isByLine = false } = {}) {
   const [width, height, left, right, top, bottom] = [380, 200, 46, 10, 8, 24];
   const vertical = axis(panel);
   const end = Math.max(1, lastIteration);
@@ -40,10 +43,15 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, meanin
   for (const signal of signals) {
     picture.append(svg("line", { class: `signal ${signal.severity}`, x1: x(signal.iteration), x2: x(signal.iteration), y1: top, y2: height - bottom }));
   }
+  // Points of several lines at one iteration, with whiskers, are set beside each other, as there is room.
+  const most = Math.max(...panel.lines.map((line) => line.raw.length));
+  const step = isByLine ? Math.min(4, (0.6 * (width - left - right)) / most / panel.lines.length) : 0;
   panel.lines.forEach((line, index) => {
-    const style = `--line:${colour(index)}`;
-    const parts = svg("g", {});
-    if (hasBand(panel) && line.band.length > 2) {
+    const style = `--line:${colour(shade(line, index))}`;
+    const [hasArea, hasWhiskers] = [isArea(panel, line), isWhiskered(panel, line, isByLine)];
+    const aside = hasWhiskers && !hasArea ? (index - (panel.lines.length - 1) / 2) * step : 0;
+    const parts = svg("g", { class: shade(line, index) < COLOURS ? null : "dashed", transform: aside ? `translate(${aside.toFixed(1)} 0)` : null });
+    if (hasArea) {
       const upper = line.band.map((p) => [p[0], p[2]]);
       const lower = line.band.map((p) => [p[0], p[1]]).reverse();
       parts.append(svg("path", { class: "band", style, d: `${path(upper)}${path(lower).replace("M", "L")}Z` }));
@@ -51,7 +59,7 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, meanin
     const isSmooth = line.smooth.length > 0;
     if (isJoined(line)) parts.append(svg("path", { class: "joined", style, d: path(line.raw) }));
     line.raw.forEach((p) => {
-      const interval = hasWhiskers(line) && line.band.find((b) => b[0] === p[0]);
+      const interval = hasWhiskers && line.band.find((b) => b[0] === p[0]);
       if (interval) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
       parts.append(svg("circle", { class: isSmooth ? "point measured" : "point", style, cx: x(p[0]), cy: y(p[1]), r: isSmooth ? 2.2 : 2.6 }));
     });
@@ -61,6 +69,7 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, meanin
   const cursor = svg("line", { class: "cursor", y1: top, y2: height - bottom, visibility: "hidden" });
   picture.append(cursor);
   const readout = html("p", { class: "readout", "aria-live": "polite" }, panel.note || "\u00a0");
+  const values = panel.lines.map(() => html("span", { class: "value" }));
   const write = panel.is_share ? percent : number;
   const measured = [...new Set(panel.lines.flatMap((line) => line.raw.map((p) => p[0])))].sort((a, b) => a - b);
   let present = null;
@@ -70,20 +79,24 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, meanin
     cursor.setAttribute("visibility", "visible");
     cursor.setAttribute("x1", x(iteration));
     cursor.setAttribute("x2", x(iteration));
-    const said = panel.lines.map((line) => {
-      const at = line.raw.findIndex((p) => p[0] === iteration);
-      if (at < 0) return null;
-      const band = line.band.find((p) => p[0] === iteration);
-      const mean = line.smooth.find((p) => p[0] === iteration);
-      const extra = `${band ? ` (${write(band[1])} to ${write(band[2])})` : ""}${mean ? `, smoothed ${write(mean[1])}` : ""}`;
-      return `${panel.lines.length > 1 ? `${line.label} ` : ""}${write(line.raw[at][1])}${extra}`;
-    });
-    readout.textContent = `${iteration}: ${said.filter(Boolean).join(" · ")}`;
+    const words = panel.lines.map((line) => valueAt(line, iteration));
+    values.forEach((place, index) => { place.textContent = words[index] ?? "–"; });
+    const named = words.map((text, index) => (text === null ? null : `${panel.lines.length > 1 ? `${panel.lines[index].label} ` : ""}${text}`));
+    readout.textContent = isByLine ? `iteration ${iteration}` : `${iteration}: ${named.filter(Boolean).join(" · ")}`;
+  }
+
+  function valueAt(line, iteration) {
+    const at = line.raw.find((p) => p[0] === iteration);
+    if (!at) return null;
+    const band = line.band.find((p) => p[0] === iteration);
+    const mean = line.smooth.find((p) => p[0] === iteration);
+    return `${write(at[1])}${band ? ` (${write(band[1])} to ${write(band[2])})` : ""}${mean ? `, smoothed ${write(mean[1])}` : ""}`;
   }
 
   function leave() {
     cursor.setAttribute("visibility", "hidden");
     readout.textContent = panel.note || "\u00a0";
+    values.forEach((place, index) => { place.textContent = `last ${write(panel.lines[index].raw.at(-1)[1])}`; });
   }
 
   picture.addEventListener("pointermove", (event) => {
@@ -102,7 +115,10 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, meanin
     const at = measured.indexOf(present);
     point(measured[Math.max(0, Math.min(measured.length - 1, (at < 0 ? (step > 0 ? -1 : measured.length) : at) + step))]);
   });
-  const legend = panel.lines.length > 1
+  leave();
+  const byLine = () => html("ul", { class: "by-line", "aria-live": "polite" }, panel.lines.map((line, index) => html("li", {},
+    html("i", { class: `swatch${shade(line, index) < COLOURS ? "" : " dashed"}`, style: `--line:${colour(shade(line, index))}` }), html("span", { class: "of", title: line.label }, line.label), values[index])));
+  const legend = isByLine ? byLine() : panel.lines.length > 1
     ? html("p", { class: "legend" }, panel.lines.map((line, index) => html("span", {}, html("i", { style: `background:${colour(index)}` }), line.label)))
     : null;
   const id = `what-${panel.lines[0].metric.replace(/[^a-z0-9]+/gi, "-")}`;
@@ -111,6 +127,6 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, meanin
   const take = (ending, type, make) => html("button", { type: "button", "aria-label": `Save ${panel.title} as ${ending}`, onclick: () => save(fileName(run, panel.title, ending.toLowerCase()), type, make()) }, ending);
   return html("figure", { class: onSelect ? "panel leads" : "panel" },
     html("div", { class: "panel-head" }, html("h3", { title: inShort(meaning) }, panel.title), question,
-      take("SVG", "image/svg+xml", () => figureText(panel, picture, run, signals)), take("CSV", "text/csv", () => csv(panelRows(panel)))),
+      take("SVG", "image/svg+xml", () => figureText(panel, picture, about, marksOf([panel], signals, isByLine))), take("CSV", "text/csv", () => csv(panelRows(panel)))),
     words, readout, picture, legend);
 }

@@ -3,13 +3,13 @@
 const ASK_MS = 1000;
 const AT_REST_MS = 5000;
 
-// The first trajectories are asked for before this file has run: these two may use no constant of this file.
-function addressHere(what) {
-  return `${window.location.pathname.replace(/\/$/, "")}/${what}`;
+// Neither needs a constant of this file: what the address names is asked for before it is run.
+function locate(what, run) {
+  return `${window.location.pathname.replace(/\/[^/]*\/?$/, "")}/${encodeURIComponent(run)}/${what}`;
 }
 
-async function ask(what) {
-  const response = await fetch(addressHere(what));
+async function ask(what, run = data.run) {
+  const response = await fetch(locate(what, run));
   if (!response.ok) throw new Error(await response.text());
   return response.json();
 }
@@ -22,8 +22,6 @@ function writeStatus(status) {
   const words = [html("span", { class: `pill state ${status.state}` }, status.state), ` ${done}`, isAtWork && status.activity ? ` · ${status.activity}` : "", left];
   line.replaceChildren(...words, status.warning ? html("p", { class: "failure" }, status.warning) : "", status.fault ? html("p", { class: "failure" }, status.fault) : "");
 }
-
-
 
 // What iterations before the last two have stored does not change any more.
 async function takeNewer() {
@@ -50,7 +48,7 @@ async function follow() {
       data.status = { ...status, version: data.version };
       renew();
       const plane = document.getElementById("plane");
-      if (plane) plane.src = addressHere(`plane?version=${data.version}`);
+      if (plane) plane.src = locate(`plane?version=${data.version}`, data.run);
       document.documentElement.dataset.version = data.version;
     }
     wait = status.state === "running" ? ASK_MS : AT_REST_MS;

@@ -3,7 +3,10 @@
 const ASK_MS = 1000;
 const AT_REST_MS = 5000;
 const MOST_DRAWN = 200;
-const query = document.getElementById("filter");
+const MOST_COMPARED = 12;
+const FILTERS = { text: "filter", state: "state", environment: "environment" }; // field of the address -> its control
+const control = (name) => document.getElementById(FILTERS[name]);
+const checked = new Set(); // names of runs to compare
 let runs = JSON.parse(document.getElementById("page-data").textContent);
 let tag = null;
 
@@ -36,23 +39,74 @@ function progress(run) {
 
 function row(run) {
   const trouble = run.fault || run.warning;
+  const choice = html("input", { type: "checkbox", "aria-label": `Compare ${run.run}`, checked: checked.has(run.run), autocomplete: "off", onchange: (event) => choose(run.run, event.target.checked) });
   return { attributes: { "data-run": run.run }, cells: [
+    choice,
     [html("a", { href: `/run/${encodeURIComponent(run.run)}` }, run.run), trouble ? html("div", { class: run.fault ? "bad" : "warn" }, trouble) : null],
     html("span", { class: `pill state ${run.state}` }, run.state),
-    [run.preset || "", run.flow && run.flow !== "starpo" ? html("span", { class: "muted" }, ` ${run.flow}`) : null],
+    run.environment || "", [run.preset || "", run.flow && run.flow !== "starpo" ? html("span", { class: "muted" }, ` ${run.flow}`) : null],
     progress(run), success(run), curve(run.curve),
     run.hours === null ? "" : lasting(3600 * run.hours), run.created ? html("span", { class: "muted" }, run.created.slice(0, 16).replace("T", " ")) : "",
   ] };
 }
 
+function choose(run, isChecked) {
+  if (isChecked) checked.add(run);
+  else checked.delete(run);
+  drawButton();
+}
+
+function drawButton() {
+  const names = runs.map((run) => run.run).filter((name) => checked.has(name)).reverse(); // the oldest is what the others are compared with
+  const button = document.getElementById("compare");
+  const isPossible = names.length > 1 && names.length <= MOST_COMPARED;
+  button.textContent = names.length ? `Compare ${names.length}` : "Compare";
+  button.title = isPossible ? "" : names.length < 2 ? "Choose two or more runs" : `At most ${MOST_COMPARED} runs can be compared at once`;
+  if (isPossible) button.href = `/compare?${names.map((name) => `run=${encodeURIComponent(name)}`).join("&")}`;
+  else button.removeAttribute("href");
+}
+
+// Offers the values that occur, and the chosen one even if none has it. An open list is left alone unless they change.
+function offer(name) {
+  const select = control(name);
+  const values = [...new Set([...runs.map((run) => run[name]), select.value])].filter(Boolean).sort();
+  const known = [...select.options].map((option) => option.value).filter(Boolean);
+  if (select.options.length && values.join("\n") === known.join("\n")) return;
+  const { value } = select;
+  select.replaceChildren(html("option", { value: "" }, "any"), ...values.map((one) => html("option", { value: one, selected: one === value }, one)));
+}
+
+// The filters stand in the page's address: #text=bandit&state=running&environment=sokoban
+function writeAddress() {
+  const given = Object.keys(FILTERS).filter((name) => control(name).value);
+  const fields = new URLSearchParams(given.map((name) => [name, control(name).value]));
+  window.history.replaceState(null, "", given.length ? `#${fields}` : window.location.pathname);
+}
+
+function readAddress() {
+  const fields = new URLSearchParams(window.location.hash.replace(/^#/, ""));
+  for (const name of Object.keys(FILTERS)) {
+    const wanted = fields.get(name) || "";
+    if (name !== "text" && wanted) control(name).append(html("option", { value: wanted }, wanted));
+    control(name).value = wanted;
+  }
+  draw();
+}
+
 function draw() {
-  const words = query.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const chosen = runs.filter((run) => words.every((word) => `${run.run} ${run.preset} ${run.state} ${run.flow}`.toLowerCase().includes(word)));
+  for (const name of ["state", "environment"]) offer(name);
+  const words = control("text").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const chosen = runs.filter((run) => words.every((word) => `${run.run} ${run.preset} ${run.state} ${run.flow} ${run.environment}`.toLowerCase().includes(word))
+    && ["state", "environment"].every((name) => !control(name).value || run[name] === control(name).value));
   const drawn = chosen.slice(0, MOST_DRAWN);
   const place = document.getElementById("runs");
+  const focused = place.contains(document.activeElement) ? document.activeElement : null;
+  const [kind, ofRun] = [focused?.tagName, focused?.closest("tr")?.dataset.run];
   place.replaceChildren(drawn.length
-    ? table(["Run", "State", "Preset", "Iterations", "Success on its panel", "", "#Time", "Begun, UTC"], drawn.map(row), { "aria-label": "Runs" })
-    : html("p", { class: "muted" }, runs.length ? "No run has these words." : "There are no runs yet: starpo train sokoban makes one."));
+    ? table(["", "Run", "State", "Environment", "Preset", "Iterations", "Success on its panel", "", "#Time", "Begun, UTC"], drawn.map(row), { class: "stacked", "aria-label": "Runs" })
+    : html("p", { class: "muted" }, runs.length ? "No run matches these filters." : "There are no runs yet: starpo train sokoban makes one."));
+  if (ofRun) [...place.querySelectorAll("tr")].find((one) => one.dataset.run === ofRun)?.querySelector(kind)?.focus({ preventScroll: true });
+  drawButton();
   document.getElementById("counted").textContent = `${chosen.length === runs.length ? plural(runs.length, "run") : `${count(chosen.length)} of ${plural(runs.length, "run")}`}${drawn.length < chosen.length ? `, the newest ${MOST_DRAWN} are shown` : ""}`;
 }
 
@@ -72,6 +126,7 @@ async function follow() {
   setTimeout(follow, wait);
 }
 
-query.addEventListener("input", draw);
-draw();
+for (const name of Object.keys(FILTERS)) control(name).addEventListener("input", () => { writeAddress(); draw(); });
+window.addEventListener("hashchange", readAddress);
+readAddress();
 setTimeout(follow, ASK_MS);

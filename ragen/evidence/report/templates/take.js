@@ -40,9 +40,9 @@ function metricRows(metrics) {
 }
 
 // The drawing of a panel with title, unit, axis and legend, as the text of an SVG file.
-function figureText(panel, picture, run, signals) {
+function figureText(panel, picture, about, marks) {
   const [width, height] = picture.getAttribute("viewBox").split(" ").slice(2).map(Number);
-  const figure = svg("svg", { width, "font-family": FONT }, svg("title", {}, panel.title), svg("desc", {}, `Run ${run}. Drawn by StarPO.`));
+  const figure = svg("svg", { width, "font-family": FONT }, svg("title", {}, panel.title), svg("desc", {}, `${about}. Drawn by StarPO.`));
   const paper = html("div", { class: "on-paper" }, figure);
   document.body.append(paper); // styles and widths exist only there
   const background = svg("rect", { class: "ground", width });
@@ -72,15 +72,15 @@ function figureText(panel, picture, run, signals) {
   down += height;
   write(width / 2, down, "tick", "iterations done").setAttribute("text-anchor", "middle");
   down += 18;
-  const ofLines = panel.lines.length > 1 ? panel.lines.map((line, index) => ({ words: line.label, style: `--line:${colour(index)}`, draw: MARKS.smooth[1] })) : [];
+  const ofLines = panel.lines.length > 1 ? panel.lines.map((line, index) => ({ words: line.label, style: `--line:${colour(shade(line, index))}`, name: shade(line, index) < COLOURS ? null : "dashed", draw: MARKS.smooth[1] })) : [];
   let across = 8;
-  for (const { words, draw, style } of [...ofLines, ...marksOf([panel], signals)]) {
+  for (const { words, draw, style, name } of [...ofLines, ...marks]) {
     const text = write(0, 0, "tick", words);
     const size = 28 + text.getComputedTextLength();
     if (across > 8 && across + size > width - 8) [across, down] = [8, down + 16];
     text.setAttribute("x", across + 26);
     text.setAttribute("y", down);
-    figure.append(svg("g", { transform: `translate(${across} ${down - 10})`, style: style || NEUTRAL }, draw()));
+    figure.append(svg("g", { class: name, transform: `translate(${across} ${down - 10})`, style: style || NEUTRAL }, draw()));
     across += size + 12;
   }
   down += 10;

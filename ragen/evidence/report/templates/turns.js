@@ -38,7 +38,7 @@ function turnCard(turns, index, advantage, onFrame) {
 const outcomeOf = ({ success }) => (success === null ? "not recorded" : success ? "success" : "failed");
 const outcomePill = (trajectory) => html("span", { class: `pill ${{ success: "ok", failed: "failed" }[outcomeOf(trajectory)] || ""}` }, outcomeOf(trajectory));
 
-function trajectoryFacts(trajectory, group) {
+function trajectoryFacts(trajectory, group, unless = []) {
   const sample = trajectory.sample;
   const facts = [
     ["Outcome", outcomePill(trajectory)],
@@ -49,5 +49,5 @@ function trajectoryFacts(trajectory, group) {
     ...(sample ? [["Share of the loss", percent(sample.share)], ["Mean ratio", number(sample.ratio, 4)], ["Clipped", percent(sample.clip)], ["KL to behaviour, estimated (may be below 0)", number(sample.kl)], ["Entropy", number(sample.entropy)]] : []),
     ["Seed", trajectory.seed],
   ];
-  return html("dl", { class: "inline-facts" }, facts.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
+  return html("dl", { class: "inline-facts" }, facts.filter(([name]) => !unless.includes(name)).map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
 }

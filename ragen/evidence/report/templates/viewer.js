@@ -6,7 +6,8 @@ function viewer(container, data, batches) {
   const sourceChoice = html("select", { "aria-label": "Training rollout or evaluation" });
   const groupChoice = html("select", { "aria-label": "Group" });
   const groupLabel = html("label", { class: "wide" }, "Group ", groupChoice);
-  const besideChoice = html("select", { "aria-label": "Member to show beside" });
+  const sameState = new SameState(data, batches);
+  const besideChoice = html("select", { "aria-label": "Trajectory of the same state to show beside" });
   const besideLabel = html("label", {}, "Beside it ", besideChoice);
   const members = html("div", { class: "members", role: "group", "aria-label": "Members" });
   const about = html("p", { class: "about" });
@@ -48,15 +49,18 @@ function viewer(container, data, batches) {
       return absent(wanted, error.message);
     }
     if (present !== wanted) return undefined;
-    shown = batch;
     const isOf = (group) => group.members.find((m) => m.id === wanted.trajectory);
     const group = groups.find((g) => (wanted.trajectory ? isOf(g) : g.id === wanted.group)) || groups.find((g) => g.id === wanted.group) || groups[0];
     const trajectory = isOf(group) || group.members[0];
+    const side = { batch, group, member: trajectory };
+    const other = trajectory && wanted.beside ? await sameState.find(wanted.beside, side) : null;
+    if (present !== wanted) return undefined;
+    shown = batch;
     choices(batch, groups, group);
-    about.replaceChildren(...[wanted.trajectory && !isOf(group) ? html("b", {}, `There is no trajectory ${wanted.trajectory} in this page; the first is shown. `) : null, group.reason].filter(Boolean));
+    about.replaceChildren(...[wanted.trajectory && !isOf(group) ? html("b", {}, `There is no trajectory ${wanted.trajectory} in this page; the first is shown. `) : null, group.reason, other?.reason ? html("b", {}, ` What the address names to stand beside it cannot be shown: ${other.reason}.`) : null].filter(Boolean));
     const largest = Math.max(1e-9, ...groups.flatMap((g) => g.members.map((m) => Math.abs(m.sample ? m.sample.advantage : 0))));
     members.replaceChildren(...group.members.map((m) => memberButton(batch, group, m, m === trajectory)));
-    if (trajectory) open(batch, group, trajectory, largest);
+    if (trajectory) open(side, other?.member ? other : null, largest);
     return revealMember();
   }
 
@@ -80,7 +84,7 @@ function viewer(container, data, batches) {
       failure: () => all.slice(at + 1).find(({ member }) => member.success === false),
       iteration: () => null,
     }[what]();
-    if (next) goTo({ iteration: batch.iteration, source: sourceOf(batch), trajectory: next.member.id });
+    if (next) goTo({ iteration: batch.iteration, source: sourceOf(batch), trajectory: next.member.id, beside: sameState.following(present.beside, { batch, ...next }) });
     const other = what === "iteration" ? alike[alike.indexOf(batch) + by] : null;
     if (other) goTo({ iteration: other.iteration, source: sourceOf(other) });
   }
@@ -121,69 +125,88 @@ function viewer(container, data, batches) {
     const label = batch.cell === null ? [html("b", {}, String(member.member)), ` ${number(member.return)}`] : [member.id.replace(/^p0*(\d+)-0$/, "$1").replace(/^p0*(\d)/, "$1")];
     return html("a", {
       class: `member ${member.success ? "success" : ""} ${member.valid ? "" : "invalid"}`, "aria-current": isPresent ? "true" : null, "data-id": member.id,
-      href: addressOf({ iteration: batch.iteration, source: batch.cell, trajectory: member.id, beside: present.beside }),
+      href: addressOf({ iteration: batch.iteration, source: batch.cell, trajectory: member.id, beside: sameState.following(present.beside, { batch, group, member }) }),
       title: `${member.id}: return ${number(member.return)}, ${outcomeOf(member)}${member.valid ? "" : ", excluded from statistics"}`,
     }, label, html("span", { class: "sr" }, ` ${outcomeOf(member)}`));
   }
 
-  // Members of one group began in the same state.
-  const peersOf = (group, trajectory) => group.members.filter((m) => m.seed === trajectory.seed && m.id !== trajectory.id);
-
-  function besideChoices(batch, group, trajectory, other) {
-    const peers = peersOf(group, trajectory);
-    besideLabel.hidden = !peers.length;
-    besideChoice.replaceChildren(html("option", { value: "" }, "nobody"), ...peers.map((m) => html("option", { value: m.id, selected: m === other }, `${m.id} · ${outcomeOf(m)} · return ${number(m.return)}`)));
-    const opposite = peers.find((m) => m.success !== null && trajectory.success !== null && m.success !== trajectory.success);
-    if (opposite && !other) about.append(" ", html("a", { class: "contrast", href: addressOf({ iteration: batch.iteration, source: batch.cell, trajectory: trajectory.id, beside: opposite.id }) }, trajectory.success ? "Show it beside a failure" : "Show it beside a success"), ".");
-  }
-
-  function open(batch, group, trajectory, largest) {
-    const other = peersOf(group, trajectory).find((m) => m.id === present.beside) || null;
-    besideChoices(batch, group, trajectory, other);
-    stage.dataset.id = trajectory.id;
-    heading.textContent = batch.cell === null ? `Iteration ${batch.iteration}, trajectory ${trajectory.id}` : `Evaluation ${batch.cell} after ${plural(batch.updates, "update")}, episode ${trajectory.id}`;
-    if (other) heading.textContent += ` beside ${other.id}`;
-    facts.replaceChildren(...(other ? [] : [trajectoryFacts(trajectory, group)]));
-    shade.element.hidden = ![trajectory, other].some((t) => t && t.turns.some((turn) => turn.ids.length)); // evaluations keep no tokens
-    const parts = played(trajectory, largest);
-    film = parts.film;
+  function open(side, other, largest) {
+    const { batch, group, member } = side;
+    const here = { iteration: batch.iteration, source: batch.cell, trajectory: member.id, beside: other && present.beside };
+    stage.dataset.id = member.id;
+    heading.textContent = batch.cell === null ? `Iteration ${batch.iteration}, trajectory ${member.id}` : `Evaluation ${batch.cell} after ${plural(batch.updates, "update")}, episode ${member.id}`;
+    if (other) heading.textContent += ` beside ${other.batch.run ? `that of ${other.batch.run} at iteration ${other.batch.iteration}` : other.batch === batch ? other.member.id : `that of iteration ${other.batch.iteration}`}`;
+    facts.replaceChildren(...(other ? [] : [trajectoryFacts(member, group)]));
+    const sides = [side, other].filter(Boolean);
+    if (other && !other.batch.run) sides.sort((one, next) => one.batch.iteration - next.batch.iteration); // before, then after
+    shade.element.hidden = !sides.some((s) => s.member.turns.some((turn) => turn.ids.length)); // evaluations keep no tokens
+    const cards = sides.map((s) => turnCards(s.member, largest, (turn, action) => film.show(turn, action)));
+    film = player(sides.map((s) => s.member), (n, turn, action) => cards[n].mark(turn, action), `No pictures: ${data.why_not_drawn}.`);
     stage.classList.toggle("pair", other !== null);
-    stage.replaceChildren(...(other ? [column(trajectory, group, parts), column(other, group, played(other, largest))] : parts.elements));
+    stage.replaceChildren(...(other ? pairElements(sides, cards, film, here) : [
+      film ? film.element : html("p", { class: "player muted" }, `No pictures: ${data.why_not_drawn}.`),
+      html("div", { class: "turns", ...cards[0].attributes }, cards[0].turns)]));
     if (present.turn !== null) {
-      parts.cards[present.turn]?.scrollIntoView({ block: "center" });
+      const target = stage.querySelector(`.parting[data-turn="${present.turn}"]`) ?? cards[sides.indexOf(side)].turns[present.turn];
+      target?.scrollIntoView({ block: "center" });
       if (film) film.show(present.turn, 0);
     }
-    elsewhere.replaceChildren();
-    if (batch.cell !== null) otherCheckpoints(batch, trajectory);
+    offerBeside(side, other, here);
   }
 
-  function column(trajectory, group, parts) {
-    return html("div", { class: "column" }, html("h4", {}, `Member ${trajectory.member ?? trajectory.id} `, outcomePill(trajectory)), trajectoryFacts(trajectory, group), parts.elements);
-  }
-
-  // A trajectory's film and its turns, which point to each other.
-  function played(trajectory, largest) {
+  // A trajectory's turns. They point into the film, which marks where it is.
+  function turnCards(trajectory, largest, onFrame) {
     const advantage = trajectory.sample ? trajectory.sample.advantage : null;
-    let own = null;
-    const cards = trajectory.turns.map((_, n) => turnCard(trajectory.turns, n, advantage, (t, action) => own.show(t, action)));
-    own = player(trajectory, (turn, action) => cards.forEach((card, n) => {
+    const turns = trajectory.turns.map((_, n) => turnCard(trajectory.turns, n, advantage, onFrame));
+    const mark = (turn, action) => turns.forEach((card, n) => {
       card.classList.toggle("current", n === turn);
       card.querySelectorAll(".frame").forEach((frame, a) => frame.classList.toggle("current", n === turn && a === action));
-    }));
-    const side = own ? own.element : html("p", { class: "player muted" }, `No pictures: ${data.why_not_drawn}.`);
-    const turns = html("div", { class: "turns", style: `--advantage:${advantage === null ? 0 : Math.abs(advantage) / largest}`, "data-sign": advantage === null ? "none" : advantage < 0 ? "down" : "up" }, cards);
-    return { film: own, cards, elements: [side, turns] };
+    });
+    const attributes = { style: `--advantage:${advantage === null ? 0 : Math.abs(advantage) / largest}`, "data-sign": advantage === null ? "none" : advantage < 0 ? "down" : "up" };
+    return { turns, mark, attributes };
   }
 
-  // The panel is fixed, so the same episode can be followed from checkpoint to checkpoint.
-  async function otherCheckpoints(batch, trajectory) {
+  // Who could stand beside it: members of its group; the same episode of a panel, which is fixed, at other checkpoints
+  // and in other runs.
+  async function offerBeside(side, other, here) {
     const wanted = present;
-    const links = [];
-    for (const other of batches.all.filter((b) => b.cell === batch.cell)) {
-      const episode = (await batches.groups(other)).flatMap((g) => g.members).find((m) => m.id === trajectory.id && m.seed === trajectory.seed);
-      if (episode) links.push(html("a", { class: episode.success ? "gain" : "", "aria-current": other === batch ? "true" : null, href: addressOf({ iteration: other.iteration, source: batch.cell, trajectory: episode.id }) }, `${other.iteration} ${outcomeOf(episode)}`));
+    const offered = [];
+    const words = ({ success, return: value }) => `${outcomeOf({ success })} · return ${number(value)}`;
+    const offer = (label, options) => {
+      if (options.length) offered.push(html("optgroup", { label }, options.map(([value, text]) => html("option", { value, selected: other !== null && value === present.beside }, text))));
+      besideLabel.hidden = !offered.length;
+      besideChoice.replaceChildren(html("option", { value: "" }, "nobody"), ...offered);
+    };
+    const peers = sameState.members(side);
+    const opposite = peers.find((m) => m.success !== null && side.member.success !== null && m.success !== side.member.success);
+    offer("Members of its group", peers.map((m) => [m.id, `${m.id} · ${words(m)}`]));
+    if (opposite && !other) about.append(" ", html("a", { class: "contrast", href: addressOf({ ...here, beside: opposite.id }) }, side.member.success ? "Show it beside a failure" : "Show it beside a success"), ".");
+    elsewhere.replaceChildren();
+    if (side.batch.cell === null) return;
+    try {
+      const checkpoints = await sameState.checkpoints(side);
+      if (present !== wanted) return;
+      const others = checkpoints.episodes.filter((episode) => episode.iteration !== side.batch.iteration);
+      offer("Other checkpoints", others.map((episode) => [besideOf(episode), `iteration ${episode.iteration} · ${words(episode)}`]));
+      elsewhere.replaceChildren(...checkpointLine(side, checkpoints, here));
+      const runs = await sameState.otherRuns(side);
+      const ofOther = other?.batch.run ? await sameState.checkpoints(other) : { episodes: [] };
+      if (present !== wanted) return;
+      if (runs.unread.length) elsewhere.append(` Not all other runs can be read: ${runs.unread.join(", ")}.`);
+      offer("Other runs", runs.episodes.filter(({ run }) => run !== other?.batch.run).map((episode) => [besideOf(episode), `${episode.run}, iteration ${episode.iteration} · ${words(episode)}`]));
+      offer(other?.batch.run, ofOther.episodes.map((episode) => [besideOf({ ...episode, run: other.batch.run }), `${other.batch.run}, iteration ${episode.iteration} · ${words(episode)}`]));
+    } catch (error) {
+      if (present === wanted) elsewhere.append(` What else began in this state is not known: ${error.message}`);
     }
-    if (present === wanted) elsewhere.replaceChildren("The same prompt, by iteration: ", ...links.flatMap((link, n) => (n ? [" · ", link] : [link])));
+  }
+
+  function checkpointLine({ batch, member }, { episodes, unread }, here) {
+    const links = episodes.map((episode) => html("a", { class: episode.success ? "gain" : "", "aria-current": episode.iteration === batch.iteration ? "true" : null,
+      href: addressOf({ ...here, iteration: episode.iteration, trajectory: episode.trajectory }) }, `${episode.iteration} ${outcomeOf(episode)}`));
+    const at = (episode) => episode && episode.iteration !== batch.iteration && episode;
+    const far = at(episodes[0]) || at(episodes[episodes.length - 1]);
+    return [html("span", { class: "checkpoints" }, "The same prompt, by iteration: ", links.flatMap((link, n) => (n ? [" · ", link] : [link]))), unread.length ? ` · cannot be read: ${unread.join(", ")}` : "",
+      ...(far && present.beside !== besideOf(far) ? [". ", html("a", { class: "contrast", href: addressOf({ ...here, beside: besideOf(far) }) }, `Show it beside the ${far === episodes[0] ? "first" : "last"} checkpoint's`), "."] : [])];
   }
 
   iterationChoice.addEventListener("change", () => {

@@ -210,6 +210,7 @@ class Browser:
 
     def open(self, path: Path, address: str = "") -> None:
         self.driver.get("about:blank")  # otherwise another address of the same page would not reload it
+        self.driver.get_log("browser")  # what an earlier page has logged
         self.driver.get(path.as_uri() + address)
         self.wait_for("document.documentElement.dataset.ready")
 

@@ -7,14 +7,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import uvicorn
 
+from starpo.ragen.agents.evaluation.episodes import fold_episodes
+from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.evidence.view.app import application
 from starpo.ragen.evidence.view.guard import Guard
 from starpo.ragen.evidence.view.reading import StoreReader
-from starpo.ragen.store import Store
-from tests.ragen.evidence.report.conftest import Browser, browser, hostile_texts, stored_run
+from starpo.ragen.store import Facts, Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.manifest import Stage
+from tests.ragen.evidence.report.conftest import SETTINGS, Browser, browser, hostile_texts, play_turns, stored_run
 
 __all__ = ["Browser", "browser", "hostile_texts", "served", "store", "stored_run"]
 
@@ -44,3 +49,22 @@ def served(store: Store) -> Iterator[str]:
     server.should_exit = True
     thread.join()
     listener.close()
+
+
+def panel_episodes(*seeds: int) -> pa.Table:
+    """Episodes of a panel, the first prompt's before the others'; what is answered depends on the order."""
+    panel = tuple((f"p{prompt:04d}", derive_seed(99, "environment", 0, seed)) for prompt, seed in enumerate(seeds))
+    return fold_episodes(play_turns(panel, 1), "sokoban", 0.5)
+
+
+def store_evaluation(store: Store, run: str, iteration: int, episodes: pa.Table) -> str:
+    """Store an evaluation of a run, which is created if there is none of that name, and return its key."""
+    if store.runs.find(run) is None:
+        store.runs.create(run, flow="starpo", preset="mine", config=store.runs.get("hostile").config)
+    stage = Stage(name="evaluate:sokoban", version=1)
+    settings = {"environment": SETTINGS.model_dump(mode="json"), "run": run, "iteration": iteration}
+    key = stage_key(stage, settings, {}, 0)
+    facts = Facts(key=key, stage=stage, settings=settings, inputs={}, seed=0, provenance={}, headline=None)
+    store.put_table("episodes", episodes, facts)
+    store.runs.record_stage(run, iteration, "evaluate:sokoban", {"episodes": key})
+    return key

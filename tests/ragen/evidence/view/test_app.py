@@ -33,6 +33,12 @@ def test_runs_are_listed_newest_first(client: TestClient, store: Store) -> None:
     assert [point["iteration"] for point in listed[1]["curve"]] == [0, 2, 4]
 
 
+def test_continued_run_is_listed_as_running(client: TestClient, store: Store) -> None:
+    assert client.get("/runs").json()[0]["state"] == "failed"
+    store.runs.set_state("hostile", "running", "rollout")
+    assert client.get("/runs").json()[0]["state"] == "running"
+
+
 def test_every_stored_iteration_has_trajectories(client: TestClient, store: Store) -> None:
     batches = client.get(f"{RUN}/data").json()["batches"]
     assert [batch["iteration"] for batch in batches if batch["cell"] is None] == [0, 1, 2, 3]

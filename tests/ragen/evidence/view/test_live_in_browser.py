@@ -90,7 +90,7 @@ def test_list_of_runs_grows(browser: Browser, served: str, store: Store) -> None
     assert browser.texts("#runs tbody a") == ["hostile"]
     assert browser.text("#counted") == "1 of 2 runs"
     browser.put("#filter", "nothing like it")
-    assert browser.text("#runs") == "No run has these words."
+    assert browser.text("#runs") == "No run matches these filters."
     assert browser.driver.title == "Runs · StarPO"
     assert requests(browser) == []
 

@@ -1,0 +1,104 @@
+"""`starpo view`: what it prints, and what it refuses, before it serves."""
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from starpo.flows import view_server
+from starpo.flows.cli import main
+from starpo.ragen.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path, make_run: Callable[..., object]) -> Store:
+    store = Store(str(tmp_path / "store"))
+    make_run(store, "mine")
+    return store
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["starpo", "view", "--no-browser", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code
+    return capsys.readouterr().err
+
+
+def test_unknown_run_is_refused(store: Store, monkeypatch, capsys) -> None:
+    assert "did you mean mine?" in refused(monkeypatch, capsys, "mime", "--store", store.url)
+
+
+def test_missing_store_is_refused(tmp_path: Path, monkeypatch, capsys) -> None:
+    assert "nowhere" in refused(monkeypatch, capsys, "--store", str(tmp_path / "nowhere"))
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_port_in_use_is_named(store: Store, monkeypatch, capsys) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        message = refused(monkeypatch, capsys, "--store", store.url, "--port", str(port))
+    assert f"127.0.0.1:{port} cannot be listened on (Address already in use); choose another --port" in message
+
+
+@contextmanager
+def serving(store: Store, *arguments: str) -> Iterator[str]:
+    """Serve the store, and return what is printed."""
+    command = [sys.executable, "-m", "starpo.flows.cli", "view", "--no-browser", "--port", "0", *arguments]
+    with subprocess.Popen([*command, "--store", store.url], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield "".join(process.stdout.readline() for _ in range(2))
+        process.terminate()
+
+
+@pytest.mark.ci
+def test_serving_writes_nothing(store: Store) -> None:
+    before = sorted(str(path) for path in Path(store.url).rglob("*"))
+    with serving(store, "mine") as printed:
+        address = printed.split(": ", 1)[1].split()[0]
+        assert address.endswith("/run/mine")
+        assert urllib.request.urlopen(address, timeout=30).status == 200
+    assert sorted(str(path) for path in Path(store.url).rglob("*")) == before  # nothing is written
+
+
+@pytest.mark.ci
+def test_other_address_needs_token(store: Store) -> None:
+    with serving(store, "--host", "127.0.0.2") as printed:
+        address, _, token = printed.split(": ", 1)[1].split()[0].partition("?token=")
+        assert len(token) > 20
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(address, timeout=30)
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        assert b"mine" in opener.open(f"{address}?token={token}", timeout=30).read()
+
+
+@pytest.mark.ci
+def test_server_in_background_is_found(store: Store, tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    assert view_server.url(state, store.address) == ""
+    view_server.begin(state, store.address)
+    try:
+        address = view_server.url(state, store.address, "mine")
+        assert address.endswith("/run/mine")
+        until = time.monotonic() + 30
+        while True:
+            try:
+                assert urllib.request.urlopen(address, timeout=30).status == 200
+                break
+            except urllib.error.URLError:
+                assert time.monotonic() < until
+                time.sleep(0.1)
+        assert view_server.url(state, str(tmp_path / "another")) == ""  # its pages are those of this store
+        pid = view_server.process(state).running().pid
+        view_server.begin(state, store.address)
+        assert view_server.process(state).running().pid == pid
+    finally:
+        assert view_server.process(state).stop()
+    assert view_server.url(state, store.address) == ""
