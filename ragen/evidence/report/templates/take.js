@@ -72,7 +72,8 @@ function figureText(panel, picture, about, marks) {
   down += height;
   write(width / 2, down, "tick", "iterations done").setAttribute("text-anchor", "middle");
   down += 18;
-  const ofLines = panel.lines.length > 1 ? panel.lines.map((line, index) => ({ words: line.label, style: `--line:${colour(shade(line, index))}`, name: shade(line, index) < COLOURS ? null : "dashed", draw: MARKS.smooth[1] })) : [];
+  const isNamed = panel.lines.length > 1 || panel.lines[0].colour !== undefined; // else the title names it
+  const ofLines = isNamed ? panel.lines.map((line, index) => ({ words: line.label, style: `--line:${colour(shade(line, index))}`, name: shade(line, index) < COLOURS ? null : "dashed", draw: MARKS.smooth[1] })) : [];
   let across = 8;
   for (const { words, draw, style, name } of [...ofLines, ...marks]) {
     const text = write(0, 0, "tick", words);
