@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.curves import curve_lines, success_curves
 from starpo.flows.console.listing import at_a_glance, print_rows, recorded_stages
 from starpo.flows.console.reasons import merged_reasons
 from starpo.flows.console.terminal import Console, print_json, say
@@ -82,6 +83,11 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
         )
         return
     print_rows([at_a_glance(run_facts(store, record))], False, f"{run} in {store.url}", "")
+    console = Console()
+    for line in curve_lines(
+        console.encoding, success_curves(*([row[name] for row in rows] for name in ("panel", "success")))
+    ):
+        console.print(line)
     print_rows(rows, False, "iterations", "no iteration yet")
     if len(reuses) > 1:
         title = "updates, by how many earlier ones had used their rollout; before the first step"

@@ -33,6 +33,8 @@ _FEW_WELL_FORMED = 0.5
 _WORTH_SAYING_S = 5.0
 """Time left of a stage from which it is shown."""
 _ROLLBACK_POLLS = 20
+_MEASURED = ("iteration", "evaluated_at", "success", "evaluation")
+"""Facts of a state that change when there is a point more to draw."""
 FINAL = ("completed", "failed", "cancelled")
 
 
@@ -41,16 +43,18 @@ class RunFailedError(StarPOError):
 
 
 class RunBar(Progress):
-    """Progress bar with a task's `numbers` below it, as side by side they are too wide for 80 columns."""
+    """Progress bar with a task's `numbers` and `curves` below it, as side by side they are too wide for 80 columns."""
 
     def __init__(self, console: Console) -> None:
         columns = (SpinnerColumn(), description_column(), BarColumn(), TimeElapsedColumn())
         super().__init__(*columns, console=console, disable=not console.is_terminal)
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield the bars, then the numbers."""
+        """Yield the bars, then the numbers, then the curves."""
         yield self.make_tasks_table(self.tasks)
-        yield from (Padding(Text(task.fields["numbers"]), (0, 0, 0, 2)) for task in self.tasks)
+        for task in self.tasks:
+            for line in (Text(task.fields["numbers"]), *task.fields["curves"]):
+                yield Padding(line, (0, 0, 0, 2))
 
 
 class _Lines:
@@ -109,7 +113,8 @@ def follow_run(
     """
     ask = ended or (lambda: _outcome(store.runs, run))
     with RunBar(console) as bar:
-        row, lines = bar.add_task(_WAITING, total=None, numbers=""), _Lines(console)
+        row, lines = bar.add_task(_WAITING, total=None, numbers="", curves=()), _Lines(console)
+        draw_curves = _curve_drawer(store, console)
         while True:
             outcome = ask() or (witness.outcome(run) if witness else None)
             state = store.runs.state(run)
@@ -125,6 +130,7 @@ def follow_run(
                     completed=facts.get("iteration", 0),
                     total=facts.get("iterations"),
                     numbers=" · ".join(filter(None, (detail + _stage_left(facts), numbers))),
+                    curves=draw_curves(run, facts),
                 )
                 now = f"{place} · {state.message}{_share(facts)}"
                 lines.show(f"{place} {numbers}".strip(), doing, now, _stage_left(facts))
@@ -140,6 +146,16 @@ def follow_run(
     if witness and witness.has_told:
         say(console, f"run {run}: {outcome.reason}")
     return run
+
+
+def _curve_drawer(store: Store, console: Console) -> Callable[[str, Mapping[str, float]], Iterable[Text]]:
+    """Return what draws the success of a run with the facts of its state; nothing without a terminal."""
+    if not console.is_terminal:
+        return lambda run, facts: ()
+    from starpo.flows.console.curves import SuccessReader, curve_lines
+
+    reader = SuccessReader(store)
+    return lambda run, facts: curve_lines(console.encoding, reader.curves(run, (run, *map(facts.get, _MEASURED))))
 
 
 def _rolled_back_to(runs: Runs, run: str) -> str | None:

@@ -1,12 +1,15 @@
-"""Curves of the page: metrics per panel, panel titles and notes, measured points and their centred means.
+"""Curves of the page: metrics per panel, panel titles and notes, measured points and their local means.
 
 metric series -> panels -> (drawn by the page's script)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, linear_regression
 
+from starpo.ragen.agents.evaluation.intervals import success_interval
+from starpo.ragen.evidence.report.decisions import Decision
+from starpo.ragen.learning.metrics.glossary import explain
 from starpo.ragen.learning.metrics.table import Series
 
 Points = list[tuple[float, ...]]
@@ -18,12 +21,14 @@ class Line:
 
     Attributes:
         label: Label in the legend.
+        metric: Name of the metric.
         raw: (iteration, value) as measured.
         smooth: The same, smoothed; if empty, the measured points are joined.
         band: (iteration, low, high), the 95% interval; empty if there is none.
     """
 
     label: str
+    metric: str
     raw: Points
     smooth: Points = field(default_factory=list)
     band: Points = field(default_factory=list)
@@ -48,11 +53,12 @@ class CurvePanel:
     is_log: bool = False
 
 
+_SUCCESS = "rollout/success_rate"
 _DISTINCT = "rollout/distinct_response_share"
 _DEPENDENCE = "reasoning/first_turn/token/mutual_information"
 _RETRIEVAL = "reasoning/first_turn/token/retrieval_at_1_above_chance"
 SINGLE = (
-    ("Training success", "share of trajectories, at the training temperature", "rollout/success_rate", True, False),
+    ("Training success", "share of trajectories, at the training temperature", _SUCCESS, True, False),
     ("Mean return", "reward units, penalties included", "reward/return_mean", False, False),
     ("In-group reward std", "reward units; it falls before the reward does", "reward/in_group_std", False, False),
     ("Entropy", "nats per token", "rollout/entropy", False, False),
@@ -73,20 +79,24 @@ SINGLE = (
 additional curve per part (`<metric>/<tag>`)."""
 
 
-def main_panels(series: Mapping[str, Series], remark: str = "") -> list[CurvePanel]:
+def main_panels(series: Mapping[str, Series], remark: str = "", decisions: Iterable[Decision] = ()) -> list[CurvePanel]:
     """Return the panels at the top of every report; panels without measurements are left out.
 
     Args:
         series: Metrics by name and iteration.
         remark: Remark on what is evaluated.
+        decisions: Of the filter on every group, for the interval of training success.
     """
+    bands = {_SUCCESS: training_band(series.get(_SUCCESS, {}), decisions)}
     panels = [evaluation] if (evaluation := _evaluation(series, remark)).lines else []
     for title, note, metric, is_share, is_log in SINGLE:
         if values := series.get(metric):
             is_log = is_log and min(values.values()) > 0.0
             parts = {name.removeprefix(f"{metric}/"): name for name in sorted(series) if name.startswith(f"{metric}/")}
-            lines = [smoothed_line("all" if parts else title, values)]
-            lines += [smoothed_line(tag, series[name]) for tag, name in parts.items()]
+            band = bands.get(metric, [])
+            note += ", with the 95% interval over groups" if band else ""
+            lines = [smoothed_line("all" if parts else title, metric, values, band)]
+            lines += [smoothed_line(tag, name, series[name]) for tag, name in parts.items()]
             panels.append(CurvePanel(title, note, lines, is_share, is_log))
     return panels
 
@@ -96,27 +106,74 @@ def other_panels(series: Mapping[str, Series]) -> list[CurvePanel]:
     shown = {metric for _, _, metric, _, _ in SINGLE}
     shown |= {name for name in series if name.rpartition("/")[0] in shown}
     return [
-        CurvePanel(name, "", [smoothed_line(name, values)])
+        CurvePanel(name, metric.unit if (metric := explain(name)) else "", [smoothed_line(name, name, values)])
         for name, values in sorted(series.items())
         if name not in shown and len(values) > 1 and not name.endswith(("/success", "/success_low", "/success_high"))
     ]
 
 
+_SAME_RATE = 1e-6
+"""Largest difference of two success rates of the same trajectories."""
 FEWEST_SMOOTHED = 10
 """Minimum number of points for smoothing; shorter curves are shown as measured."""
-REACH = 2
-"""Points on each side of a point that its smoothed value is the mean of, beside itself. The curve ends where they are
-missing on one side, so that it neither lags nor gives single points the weight of five."""
+WINDOW = 5
+"""Points that a smoothed value is of: a point and two neighbours on each side; at an end, the five of that end."""
 
 
-def smoothed_line(label: str, values: Series) -> Line:
-    """Build the line of a metric, with centred means of five points if it is long enough."""
+def smoothed_line(label: str, metric: str, values: Series, band: Points | None = None) -> Line:
+    """Build the line of a metric, smoothed if it is long enough."""
     points: Points = list(values.items())
-    if len(points) < FEWEST_SMOOTHED:
-        return Line(label, points)
-    iterations, measured = list(values), list(values.values())
-    inner = range(REACH, len(measured) - REACH)
-    return Line(label, points, [(iterations[n], fmean(measured[n - REACH : n + REACH + 1])) for n in inner])
+    return Line(label, metric, points, smoothed(points) if len(points) >= FEWEST_SMOOTHED else [], band or [])
+
+
+def training_band(success: Series, decisions: Iterable[Decision]) -> Points:
+    """Compute the 95% interval of training success over the groups of each iteration.
+
+    Trajectories of a group start from one state and succeed together, so groups are the clusters (`success_interval`).
+
+    Args:
+        success: Measured success rate by iteration.
+        decisions: Of the filter on every group.
+
+    Returns:
+        (iteration, low, high); without iterations whose readable groups do not add up to the measured rate.
+    """
+    groups: dict[int, list[Decision]] = {}
+    for decision in decisions:
+        if decision.num_valid and decision.iteration in success:
+            groups.setdefault(decision.iteration, []).append(decision)
+    band: Points = []
+    for iteration, of_iteration in sorted(groups.items()):
+        trials = [group.num_valid for group in of_iteration]
+        successes = [round(group.success_rate * group.num_valid) for group in of_iteration]
+        if abs(sum(successes) / sum(trials) - success[iteration]) < _SAME_RATE:
+            band.append((iteration, *success_interval(successes, trials)))
+    return band
+
+
+def smoothed(points: Points) -> Points:
+    """Smooth a curve by local means that neither lag nor stop before its ends.
+
+    In the middle, a value is the mean of five points. The two points at either end lack neighbours on one side, where a
+    mean would lag: there it is the least-squares line through the five points of that end, within their range.
+
+    Args:
+        points: (iteration, value), at least five, in ascending order of iteration.
+    """
+    reach = WINDOW // 2
+    starts = [min(max(0, at - reach), len(points) - WINDOW) for at in range(len(points))]
+    windows = [points[start : start + WINDOW] for start in starts]
+    return [
+        (x, fmean(y for _, y in window) if start == at - reach else _on_line(window, x))
+        for at, ((x, _), start, window) in enumerate(zip(points, starts, windows, strict=True))
+    ]
+
+
+def _on_line(points: Points, x: float) -> float:
+    """Return the value at x of the least-squares line through the points, within the range of their values."""
+    xs, ys = zip(*points, strict=True)
+    slope, intercept = linear_regression(xs, ys)
+    return min(max(ys), max(min(ys), slope * x + intercept))
 
 
 def _evaluation(series: Mapping[str, Series], remark: str) -> CurvePanel:
@@ -125,7 +182,7 @@ def _evaluation(series: Mapping[str, Series], remark: str) -> CurvePanel:
     for name, values in series.items():
         if name.startswith("evaluation/") and name.endswith("/success"):
             cell = name.removeprefix("evaluation/").removesuffix("/success")
-            lines.append(Line(cell, list(values.items()), band=_band(series, cell)))
+            lines.append(Line(cell, name, list(values.items()), band=_band(series, cell)))
     lines.sort(key=lambda line: -len(line.raw))
     note = "; ".join(filter(None, ("share of the fixed panel, with the 95% interval", remark)))
     return CurvePanel("Evaluation success", note, lines, is_share=True)

@@ -23,6 +23,7 @@ class Decision:
         return_mean: Mean return of the group's valid trajectories.
         success_rate: Success rate of the same.
         num_trajectories: Number of trajectories of the group.
+        num_valid: Number of those that enter its means.
         is_kept: Whether the group was kept for training.
         reason: Reason of the decision, in words.
     """
@@ -34,6 +35,7 @@ class Decision:
     return_mean: float
     success_rate: float
     num_trajectories: int
+    num_valid: int
     is_kept: bool
     reason: str
 
@@ -58,6 +60,7 @@ def read_decisions(reader: Reader, artifacts: Sequence[Place]) -> list[Decision]
                 return_mean=row["return_mean"],
                 success_rate=row["success_rate"],
                 num_trajectories=row["num_trajectories"],
+                num_valid=row["num_valid"],
                 is_kept=row["kept"],
                 reason=row["reason"],
             )

@@ -23,12 +23,16 @@ from starpo.ragen.evidence.report.document import render_document
 from starpo.ragen.evidence.report.embedding import Embedded
 from starpo.ragen.evidence.report.evaluations import cell_of
 from starpo.ragen.evidence.unreplayable import unreplayable
+from starpo.ragen.learning.metrics.glossary import meanings
 from starpo.schemas.manifest import Manifest
 
 _SCRIPTS = (
     "elements.js",
     "recorded.js",
     "address.js",
+    "glossary.js",
+    "legend.js",
+    "take.js",
     "chart.js",
     "timeline.js",
     "decisions.js",
@@ -150,7 +154,10 @@ def page_data(data: RunData, since: int = 0) -> dict[str, Any]:
         "environment": data.run.environment,
         "observation": data.run.config.get("agent", {}).get("observation", "text"),
         "images": {},
-        "panels": [_packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run))],
+        "panels": [
+            _packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run), data.decisions)
+        ],
+        "glossary": meanings(data.series),
         "metrics": {
             name: [(x, value) for x, value in series.items() if x >= since]
             for name, series in sorted(data.series.items())

@@ -15,6 +15,7 @@ from starpo.ragen.evidence.report.words import differing, differing_settings
 from starpo.ragen.evidence.view.last_evaluations import LastEvaluation, compare_last
 from starpo.ragen.evidence.view.overlay import OverlaidRun, group_labels, overlay, seed_groups
 from starpo.ragen.evidence.view.reading import StoreReader
+from starpo.ragen.learning.metrics.glossary import meanings
 
 MAX_RUNS = 12
 """Runs that are compared at once."""
@@ -95,10 +96,12 @@ def compared(reader: StoreReader, chosen: Chosen) -> dict[str, Any]:
         for colour, (label, group) in enumerate(zip(group_labels(records, groups), groups, strict=True))
     ]
     colours = {number: colour for colour, group in enumerate(groups) for number in group}
+    panels = overlay(singly, environments, different)
     return {
         "runs": names,
         "refused": chosen.refused,
-        "panels": overlay(singly, environments, different),
+        "panels": panels,
+        "glossary": meanings({line["metric"] for panel in panels for line in panel["lines"]}),
         "over_seeds": overlay(joined, environments, different) if len(groups) < len(names) else None,
         "colours_over_seeds": [colours[number] for number in range(len(names))],
         "rows": _rows(reader, chosen.runs, groups[0]),

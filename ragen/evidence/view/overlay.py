@@ -96,7 +96,7 @@ def _line(run: OverlaidRun, metric: str) -> dict[str, Any] | None:
     if not mean:
         return None
     is_success = metric.startswith("evaluation/")  # never smoothed: its points are sparse and have intervals
-    line = Line(run.label, list(mean.items())) if is_success else smoothed_line(run.label, mean)
+    line = Line(run.label, metric, list(mean.items())) if is_success else smoothed_line(run.label, metric, mean)
     return {**vars(replace(line, band=band)), "colour": run.colour, "is_range": is_range}
 
 

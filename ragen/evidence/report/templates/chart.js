@@ -24,9 +24,10 @@ function axis(panel) {
   return { low, high, at: (v) => v, marks: ticks(low, high, 4), label: (v) => number(v) };
 }
 
-// options: signals, onSelect(iteration); isByLine: values are written by line beneath the picture, for lines of many runs.
+// options: signals, onSelect(iteration), meaning (an entry of the glossary); run and about, the name and the description of
+// what is saved; isByLine: values are written by line beneath the picture, for lines of many runs.
 // A line may have a colour of its own, and a band that is the range of several runs (is_range).
-function lineChart(panel, lastIteration, { signals = [], onSelect = null, isByLine = false } = {}) {
+function lineChart(panel, lastIteration, { signals = [], onSelect = null, meaning = null, run = "", about = `Run ${run}`, isByLine = false } = {}) {
   const [width, height, left, right, top, bottom] = [380, 200, 46, 10, 8, 24];
   const vertical = axis(panel);
   const end = Math.max(1, lastIteration);
@@ -42,25 +43,24 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, isByLi
   for (const signal of signals) {
     picture.append(svg("line", { class: `signal ${signal.severity}`, x1: x(signal.iteration), x2: x(signal.iteration), y1: top, y2: height - bottom }));
   }
-  // Points of several lines at one iteration, with whiskers, are set beside each other, and whiskers left out, as there is room.
+  // Points of several lines at one iteration, with whiskers, are set beside each other, as there is room.
   const most = Math.max(...panel.lines.map((line) => line.raw.length));
   const step = isByLine ? Math.min(4, (0.6 * (width - left - right)) / most / panel.lines.length) : 0;
-  const hasWhiskers = !isByLine || most * panel.lines.length <= 80;
   panel.lines.forEach((line, index) => {
     const style = `--line:${colour(shade(line, index))}`;
-    const isArea = line.is_range || panel.lines.length === 1; // bands of several lines would mix their colours
-    const aside = line.band.length && hasWhiskers && !isArea ? (index - (panel.lines.length - 1) / 2) * step : 0;
+    const [hasArea, hasWhiskers] = [isArea(panel, line), isWhiskered(panel, line, isByLine)];
+    const aside = hasWhiskers && !hasArea ? (index - (panel.lines.length - 1) / 2) * step : 0;
     const parts = svg("g", { class: shade(line, index) < COLOURS ? null : "dashed", transform: aside ? `translate(${aside.toFixed(1)} 0)` : null });
-    if (line.band.length > 2 && isArea) {
+    if (hasArea) {
       const upper = line.band.map((p) => [p[0], p[2]]);
       const lower = line.band.map((p) => [p[0], p[1]]).reverse();
       parts.append(svg("path", { class: "band", style, d: `${path(upper)}${path(lower).replace("M", "L")}Z` }));
     }
     const isSmooth = line.smooth.length > 0;
-    if (!isSmooth && line.raw.length > 2) parts.append(svg("path", { class: "joined", style, d: path(line.raw) })); // two points are no curve
+    if (isJoined(line)) parts.append(svg("path", { class: "joined", style, d: path(line.raw) }));
     line.raw.forEach((p) => {
-      const interval = line.band.find((b) => b[0] === p[0]);
-      if (interval && hasWhiskers && !line.is_range) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
+      const interval = hasWhiskers && line.band.find((b) => b[0] === p[0]);
+      if (interval) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
       parts.append(svg("circle", { class: isSmooth ? "point measured" : "point", style, cx: x(p[0]), cy: y(p[1]), r: isSmooth ? 2.2 : 2.6 }));
     });
     if (isSmooth) parts.append(svg("path", { class: "smooth", style, d: path(line.smooth) }));
@@ -90,7 +90,7 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, isByLi
     if (!at) return null;
     const band = line.band.find((p) => p[0] === iteration);
     const mean = line.smooth.find((p) => p[0] === iteration);
-    return `${write(at[1])}${band ? ` (${write(band[1])} to ${write(band[2])})` : mean ? `, mean of five ${write(mean[1])}` : ""}`;
+    return `${write(at[1])}${band ? ` (${write(band[1])} to ${write(band[2])})` : ""}${mean ? `, smoothed ${write(mean[1])}` : ""}`;
   }
 
   function leave() {
@@ -121,5 +121,12 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, isByLi
   const legend = isByLine ? byLine() : panel.lines.length > 1
     ? html("p", { class: "legend" }, panel.lines.map((line, index) => html("span", {}, html("i", { style: `background:${colour(index)}` }), line.label)))
     : null;
-  return html("figure", { class: onSelect ? "panel leads" : "panel" }, html("h3", {}, panel.title), readout, picture, legend);
+  const id = `what-${panel.lines[0].metric.replace(/[^a-z0-9]+/gi, "-")}`;
+  const [question, words] = panelMeaning(panel, meaning, id);
+  if (words) picture.setAttribute("aria-describedby", id);
+  const take = (ending, type, make) => html("button", { type: "button", "aria-label": `Save ${panel.title} as ${ending}`, onclick: () => save(fileName(run, panel.title, ending.toLowerCase()), type, make()) }, ending);
+  return html("figure", { class: onSelect ? "panel leads" : "panel" },
+    html("div", { class: "panel-head" }, html("h3", { title: inShort(meaning) }, panel.title), question,
+      take("SVG", "image/svg+xml", () => figureText(panel, picture, about, marksOf([panel], signals, isByLine))), take("CSV", "text/csv", () => csv(panelRows(panel)))),
+    words, readout, picture, legend);
 }

@@ -51,8 +51,10 @@ function drawRows() {
 function drawCurves() {
   document.getElementById("seeds").hidden = !data.over_seeds;
   const panels = isOverSeeds() ? data.over_seeds : data.panels;
+  const meanings = meaningsByMetric(data.glossary);
+  refill("legend", curveLegend(panels, [], true));
   refill("panels", panels.length
-    ? panels.map((panel) => lineChart(panel, Math.max(...panel.lines.flatMap((line) => line.raw.map((point) => point[0]))), { isByLine: true }))
+    ? panels.map((panel) => lineChart(panel, Math.max(...panel.lines.flatMap((line) => line.raw.map((point) => point[0]))), { isByLine: true, meaning: meanings.get(panel.lines[0].metric), run: "compare", about: `Runs ${data.runs.join(", ")}` }))
     : html("p", { class: "muted" }, "None of these runs has measured anything yet."));
 }
 

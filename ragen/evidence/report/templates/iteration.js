@@ -46,7 +46,9 @@ function iterationView(container, data, batches) {
       return at < 0 ? [] : [[name, points[at][1], at ? points[at][1] - points[at - 1][1] : null]];
     });
     if (!rows.length) return html("p", { class: "muted" }, "No metric of this iteration can be read.");
-    return [html("p", { class: "muted" }, "Value, and its change since the previous measurement."), html("dl", { class: "metrics" }, rows.map(([name, value, change]) => html("div", {}, html("dt", {}, name), html("dd", {}, number(value, 4), html("small", { class: "muted" }, change === null ? "" : signed(change))))))];
+    const meanings = meaningsByMetric(data.glossary);
+    const explained = (name) => (meanings.has(name) ? html("a", { href: `#${meaningId(meanings.get(name))}`, title: inShort(meanings.get(name)) }, name) : name);
+    return [html("p", { class: "muted" }, "Value, and its change since the previous measurement. A name leads to its meaning."), html("dl", { class: "metrics" }, rows.map(([name, value, change]) => html("div", {}, html("dt", {}, explained(name)), html("dd", {}, number(value, 4), html("small", { class: "muted" }, change === null ? "" : signed(change))))))];
   }
 
   function groups(iteration) {

@@ -9,8 +9,15 @@ function refill(place, parts) {
   document.getElementById(place).replaceChildren(...[parts].flat(Infinity).filter(Boolean));
 }
 
+function charts(panels, signals = []) {
+  const meanings = meaningsByMetric(data.glossary);
+  return panels.map((panel) => lineChart(panel, data.last_iteration, { signals, onSelect: toIteration, meaning: meanings.get(panel.lines[0].metric), run: data.run }));
+}
+
 function drawCurves() {
-  refill("panels", data.panels.map((panel) => lineChart(panel, data.last_iteration, { signals: data.signals, onSelect: toIteration })));
+  refill("panels", data.panels.length ? charts(data.panels, data.signals) : html("p", { class: "muted" }, "No metric has been stored yet."));
+  refill("legend", curveLegend(data.panels, data.signals));
+  refill("meanings", glossaryList(data.glossary));
   refill("timeline", timeline(data.signals, data.last_iteration));
   refill("heatmap", decisionMap(data, batches.rollouts.map((batch) => batch.iteration)));
 }
@@ -27,7 +34,8 @@ drawCurves();
 const oneIteration = iterationView(document.getElementById("iteration-view"), data, batches);
 const trajectories = viewer(document.getElementById("viewer"), data, batches);
 if (document.getElementById("finder")) finder(document.getElementById("finder"), batches);
-whenOpened("#curves details", "other-panels", async () => (data.other_panels ?? await ask("panels")).map((panel) => lineChart(panel, data.last_iteration, { onSelect: toIteration })));
+whenOpened("#curves details", "other-panels", async () => charts(data.other_panels ?? await ask("panels")));
+document.getElementById("take-metrics").addEventListener("click", () => save(fileName(data.run, "metrics", "csv"), "text/csv", csv(metricRows(data.metrics))));
 whenOpened("#decisions details", "decision-table", () => decisionTable(data));
 
 // Draws anew what `data` now says; what is being looked at stays.
@@ -39,10 +47,19 @@ function renew() {
   trajectories.renew();
 }
 
+function revealMeaning(id) {
+  const entry = document.getElementById(id);
+  if (!entry) return;
+  entry.closest("details").open = true;
+  entry.scrollIntoView();
+  entry.focus({ preventScroll: true });
+}
+
 async function openAddress(isArrival) {
   const wanted = readAddress(window.location.hash);
   const last = batches.rollouts.length ? batches.rollouts[batches.rollouts.length - 1].iteration : oneIteration.last();
   const place = wanted || { iteration: last ?? 0, source: null, group: null, trajectory: null, turn: null, beside: null };
+  if (window.location.hash.startsWith("#meaning-")) revealMeaning(window.location.hash.slice(1));
   if (!wanted && !isArrival) return; // a plain anchor
   oneIteration.show(place.iteration);
   await trajectories.show(place);

@@ -65,6 +65,22 @@ def test_comparison_grows_while_looked_at(browser: Browser, served: str, store: 
     assert complaints(browser) == []
 
 
+def test_compared_curves_have_legend(browser: Browser, served: str, store: Store) -> None:
+    for seed, name in enumerate("ab"):
+        add_run(store, name, [HALF, MOST, HALF], seed=seed)
+    open_page(browser, f"{served}/compare?run=a&run=b", "document.documentElement.dataset.ready")
+    assert browser.texts("#legend span") == ["measured", "joins measured points", "from the lowest seed to the highest"]
+    assert browser.run("return document.querySelector('#panels h3').title").startswith("Episodes on the fixed panel")
+    browser.run("document.getElementById('singly').click()")
+    assert browser.texts("#legend span") == ["measured", "joins measured points", "95% interval"]
+    figure = browser.run(
+        "return figureText({ ...data.panels[0], lines: data.panels[0].lines.slice(0, 1) },"
+        " document.querySelector('#panels svg'), 'Runs a, b', [])"
+    )
+    assert ">a</text>" in figure  # the title names no run
+    assert "Runs a, b. Drawn by StarPO." in figure
+
+
 def test_filters_stand_in_the_address(browser: Browser, served: str, store: Store) -> None:
     add_run(store, "a", environment={"type": "bandit"})
     store.runs.set_state("a", "cancelled", "")

@@ -31,6 +31,14 @@ def requests(browser: Browser) -> list[str]:
     return [name for name in browser.complaints() if not name.startswith("http://127.0.0.1:")]
 
 
+def test_arrival_shows_trajectory(browser: Browser, served: str) -> None:
+    open_page(browser, f"{served}/run/hostile#iteration=1&group=i1-g1")
+    browser.wait_for("document.documentElement.dataset.ready")
+    assert browser.text(".trajectory-title").startswith("Iteration 1, trajectory i1-g1-")
+    assert browser.count(".turn .token") > 0
+    assert browser.count(".cells a") > 0
+
+
 def test_page_grows_without_reload(browser: Browser, served: str, store: Store, without_newest) -> None:
     open_page(browser, f"{served}/run/hostile#iteration=1&group=i1-g1")
     browser.wait_for("document.documentElement.dataset.ready")
@@ -53,6 +61,7 @@ def test_page_of_new_run_begins_empty(browser: Browser, served: str, store: Stor
     open_page(browser, f"{served}/run/new")
     browser.wait_for("document.documentElement.dataset.ready")
     assert browser.text("#viewer") == "No trajectory has been stored yet."
+    assert browser.text("#panels") == "No metric has been stored yet."
     for stage, keys in without_newest.items():
         store.runs.record_stage("new", 0, stage, keys)
     browser.wait_for("document.querySelectorAll('.turn .token').length > 0")
