@@ -71,6 +71,7 @@ HELP = ["--help"]
 ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends with exit code 0, and what does not
     "train": ([], [["smoke", "--run", RUN], [EVIL], ["smoke", "--set", f"filter.keep={EVIL}"]]),
     "up": ([HELP], []),  # starts a server, and reads no store
+    "view": ([HELP], []),  # serves pages, which tests/ragen/evidence/view looks at
     "down": ([[]], []),
     "cancel": ([[RUN], [FAILED], [BROKEN]], [[EVIL]]),
     "follow": ([[RUN], [BROKEN]], [[FAILED]]),
