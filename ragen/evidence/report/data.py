@@ -26,7 +26,7 @@ from starpo.ragen.evidence.report.evaluations import read_change, read_evaluatio
 from starpo.ragen.evidence.report.failures import Failures, failures_of
 from starpo.ragen.evidence.report.images import read_images
 from starpo.ragen.evidence.report.tokens import TokenLengths
-from starpo.ragen.evidence.report.trajectories import read_outcomes, read_rollout
+from starpo.ragen.evidence.report.trajectories import OneGroup, read_outcomes, read_rollout
 from starpo.ragen.learning.control.collapse import RunVerdict, diagnose
 from starpo.ragen.learning.metrics.table import Series, metric_series
 from starpo.ragen.runs.counting import updates_by_iteration
@@ -144,9 +144,9 @@ class TrajectorySource:
         transcriber = Transcriber(tokenizer, record.config.get("agent", {})) if tokenizer else None
         return cls(_drawn_settings(record), lengths, transcriber)
 
-    def rollout(self, reader: Reader, places: Sequence[Place]) -> TrajectoryBatch | None:
+    def rollout(self, reader: Reader, places: Sequence[Place], only: OneGroup | None = None) -> TrajectoryBatch | None:
         """Read the training trajectories of an iteration; see `read_rollout`."""
-        return read_rollout(reader, places, self.settings, self.token_lengths, self.transcriber)
+        return read_rollout(reader, places, self.settings, self.token_lengths, self.transcriber, only)
 
 
 def read_run(reader: Reader, record: RunRecord, iterations: Mapping[int, StageKeys]) -> RunData:

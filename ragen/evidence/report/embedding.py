@@ -170,7 +170,7 @@ class _Packing:
         """Add a group."""
         members = group["members"]
         text = _as_json({**group, "members": [self._member(member) for member in members]})
-        images = dict.fromkeys(name for member in members for turn in member["turns"] for name in turn["images"])
+        images = dict.fromkeys(name for member in members for turn in member["turns"] or () for name in turn["images"])
         num_not_drawn = sum(not member["drawn"] for member in members)
         self._groups.append(_Packed(text, len(self.texts), len(members), num_not_drawn, tuple(images)))
         self._num_bytes += len(self._compressor.compress(text))
@@ -203,7 +203,7 @@ class _Packing:
         return b"".join([*parts, compressor.compress(b"]}"), compressor.flush()])
 
     def _member(self, member: Mapping[str, Any]) -> dict[str, Any]:
-        return {**member, "turns": [self._turn(turn) for turn in member["turns"]]}
+        return {**member, "turns": member["turns"] and [self._turn(turn) for turn in member["turns"]]}
 
     def _turn(self, turn: Mapping[str, Any]) -> dict[str, Any]:
         prompt = turn["prompt"]

@@ -4,6 +4,7 @@ turns, turn_images, rewards, selection, samples of one iteration -> Batch
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -69,6 +70,7 @@ _OUTCOME_COLUMNS = [
     "truncated",
     "info",
 ]
+_OUTLINE_COLUMNS = [*_OUTCOME_COLUMNS, "member", "env", "env_seed", "initial_state_digest"]
 _SAMPLE_COLUMNS = {
     "advantage": "advantage",
     "mean_ratio": "ratio",
@@ -82,12 +84,22 @@ _SAMPLE_COLUMNS = {
 Row = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class OneGroup:
+    """The one group of a rollout whose trajectories are read whole: by its name, or that of a trajectory; by neither,
+    or where there is none of the name, the first."""
+
+    group: str | None = None
+    trajectory: str | None = None
+
+
 def read_rollout(
     reader: Reader,
     places: Sequence[Place],
     settings: EnvironmentSettings | None,
     token_lengths: TokenLengths | None,
     transcriber: Transcriber | None,
+    only: OneGroup | None = None,
 ) -> TrajectoryBatch | None:
     """Read all trajectories of an iteration, by group, those ranked best by the filter first.
 
@@ -97,6 +109,7 @@ def read_rollout(
         settings: From `read_settings`; None if the environment is unknown here, so that nothing is drawn.
         token_lengths: None if token boundaries cannot be determined.
         transcriber: None if prompts cannot be decoded.
+        only: The members of the other groups are without their turns, which are None. None: all have them.
 
     Returns:
         The batch, whose groups are made as they are asked for; None if there are no turns to read.
@@ -111,10 +124,18 @@ def read_rollout(
     unread = "the filter's decisions cannot be read" if by_kind.get("selection") else ""
     undecided = {"kept": None, "score": None, "success": None, "reason": unread}
 
+    order, outlines = turns.order(decided), turns.select(_OUTLINE_COLUMNS)
+    whole = order if only is None else [turns.named(only) or order[0]]
+
     def members(group: str) -> list[Row]:
         paid = {(row["trajectory_id"], row["turn"]): row for row in rewards.rows(group)} if rewards else {}
         sampled = {row["trajectory_id"]: row for row in samples.rows(group)} if samples else {}
         trajectories = []
+        if group not in whole:
+            for rows in outlines.trajectories(group):
+                outline = _outline(rows, paid) | {"drawn": True, "turns": None}
+                trajectories.append(outline | {"sample": _sample(sampled.get(outline["id"]))})
+            return trajectories
         for rows in turns.trajectories(group):
             for row in rows:
                 shown = images.get((row["trajectory_id"], row["turn"]), [])
@@ -126,9 +147,7 @@ def read_rollout(
             trajectories.append(trajectory)
         return trajectories
 
-    groups = (
-        {"id": group, **decided.get(group, undecided), "members": members(group)} for group in turns.order(decided)
-    )
+    groups = ({"id": group, **decided.get(group, undecided), "members": members(group)} for group in order)
     return TrajectoryBatch(places[0].iteration, None, groups, turns.num_trajectories)
 
 
@@ -177,6 +196,19 @@ class _Groups:
         """Number of trajectories."""
         return int(pc.count_distinct(self._table["trajectory_id"]).as_py())
 
+    def select(self, columns: Sequence[str]) -> "_Groups":
+        """Return the same rows with these columns alone, beside the group."""
+        other = object.__new__(_Groups)
+        other._table, other._rows = self._table.select([*columns]), self._rows
+        return other
+
+    def named(self, one: OneGroup) -> str | None:
+        """Return the name of the group; None if there is none."""
+        if one.group in self._rows or one.trajectory is None:
+            return one.group if one.group in self._rows else None
+        row = pc.index(self._table["trajectory_id"], one.trajectory).as_py()
+        return None if row < 0 else str(self._table["group_id"][row])
+
     def order(self, decided: Mapping[str, Row]) -> list[str]:
         """Return the names of its groups: those that were decided on, in that order, then the others."""
         return list(dict.fromkeys([*(group for group in decided if group in self._rows), *self._rows]))
@@ -220,29 +252,33 @@ def _trajectory(
     token_lengths: TokenLengths | None,
     transcriber: Transcriber | None,
 ) -> Row:
-    prompts, outcome = _prompts(rows, transcriber), _outcome(rows)
-    imported = imported_facts(rows[-1])
-    absent = imported.get("absent", ())
+    prompts, imported = _prompts(rows, transcriber), imported_facts(rows[-1])
     frames = replay_frames(settings, rows) if settings is not None and not imported else None
     paid = [rewards.get((row["trajectory_id"], row["turn"])) for row in rows]
+    turns = [
+        {**_turn(row, reward, frames[number] if frames else [], token_lengths), "prompt": prompts[number]}
+        for number, (row, reward) in enumerate(zip(rows, paid, strict=True))
+    ]
+    return _outline(rows, rewards) | {"drawn": frames is not None, "turns": turns}
+
+
+def _outline(rows: list[Row], rewards: Mapping[tuple[str, int], Row]) -> Row:
+    """Return a trajectory without its turns."""
+    outcome, absent = _outcome(rows), imported_facts(rows[-1]).get("absent", ())
+    paid = rewards.get((rows[0]["trajectory_id"], rows[0]["turn"]))
     return {
         "id": rows[0]["trajectory_id"],
         "member": rows[0]["member"],
         "env": rows[0]["env"],
         "seed": str(rows[0]["env_seed"]),  # too large for a JavaScript number
         "state": rows[0]["initial_state_digest"],
-        "return": paid[0]["trajectory_return"] if paid[0] else None,
-        "valid": paid[0]["is_valid"] if paid[0] else True,
+        "return": paid["trajectory_return"] if paid else None,
+        "valid": paid["is_valid"] if paid else True,
         "success": outcome["success"],
         "status": max((row["status"] for row in rows), key=STATUSES.index),
         "errors": None if FORMAT in absent else sum(row["status"] == "format_error" for row in rows),
-        "drawn": frames is not None,
         "greedy": outcome["greedy"],
         "kinds": outcome["kinds"],
-        "turns": [
-            {**_turn(row, reward, frames[number] if frames else [], token_lengths), "prompt": prompts[number]}
-            for number, (row, reward) in enumerate(zip(rows, paid, strict=True))
-        ],
     }
 
 

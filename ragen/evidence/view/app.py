@@ -4,7 +4,8 @@
 /run/NAME                                     a run, as a page; /run/NAME/data: what the page draws, as JSON
 /run/NAME/data?since=40; /panels               what is new from an iteration on; the panels of all other metrics
 /run/NAME/status                              its state, and the version of its data: asked every second
-/run/NAME/trajectories?iteration=3&source=    those of a rollout, or of an evaluation, as gzipped JSON
+/run/NAME/trajectories?iteration=3&group=     those of a rollout, one group with its turns, as gzipped JSON
+/run/NAME/trajectories?iteration=3&source=    those of an evaluation
 /run/NAME/plane                               its probes of reasoning, drawn
 /compare?run=NAME&run=OTHER                   runs beside each other, as a page; /compare/data, /compare/status as above
 /run/NAME/search?text=push&success=false      trajectories of all rollouts (`searching.Query`), as JSON
@@ -31,6 +32,7 @@ from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.report.document import rounded
 from starpo.ragen.evidence.report.page import page_data, panels_data, plane_of, render_live_page
+from starpo.ragen.evidence.report.trajectories import OneGroup
 from starpo.ragen.evidence.view.compare_page import render_compare
 from starpo.ragen.evidence.view.comparing import choose, chosen_names, compared, version_of
 from starpo.ragen.evidence.view.reading import StoreReader
@@ -88,7 +90,8 @@ def application(reader: StoreReader) -> Starlette:
         iteration, cell = request.query_params.get("iteration", ""), request.query_params.get("source")
         if not _is_number(iteration):
             return PlainTextResponse("iteration: a whole number is expected", 400)
-        packed = reader.trajectories(request.path_params["run"], int(iteration), cell or None)
+        only = OneGroup(*(request.query_params.get(name) for name in ("group", "trajectory")))
+        packed = reader.trajectories(request.path_params["run"], int(iteration), cell or None, only)
         return Response(packed, media_type="application/json", headers={"Content-Encoding": "gzip"})
 
     def plane(request: Request) -> Response:

@@ -19,6 +19,7 @@ from starpo.ragen.evidence.report.data import RunData, TrajectorySource, read_ru
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, packed_whole
 from starpo.ragen.evidence.report.evaluations import cell_of, read_counts, read_evaluation
 from starpo.ragen.evidence.report.images import read_images
+from starpo.ragen.evidence.report.trajectories import OneGroup
 from starpo.ragen.evidence.run_facts import facts_or_fault
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunRecord
@@ -176,13 +177,14 @@ class StoreReader:
         )
         return counts
 
-    def trajectories(self, run: str, iteration: int, cell: str | None) -> bytes:
+    def trajectories(self, run: str, iteration: int, cell: str | None, only: OneGroup) -> bytes:
         """Return the trajectories of a rollout, or of an evaluation, as gzipped JSON `{"texts", "groups", "images"}`.
 
         Args:
             run: Name of the run.
             iteration: Number of updates done before.
             cell: Name of the evaluation; None for the rollout.
+            only: Of a rollout, the group whose members have their turns.
 
         Raises:
             StoreError: If there is no such run, iteration or evaluation, or it cannot be read.
@@ -193,8 +195,8 @@ class StoreReader:
             what = f"evaluation {cell}" if cell else "rollout"
             raise StoreError(f"run {run} has no {what} at iteration {iteration}")
         samples = [place.key for place in viewed.data.places_of(iteration) if place.kind in ("samples", "rewards")]
-        key = (run, iteration, cell, *(place.key for place in places), *samples)
-        packed: bytes = self._batches.get(key, lambda: self._packed(viewed, iteration, places, cell))
+        key = (run, iteration, cell, only, *(place.key for place in places), *samples)
+        packed: bytes = self._batches.get(key, lambda: self._packed(viewed, iteration, places, cell, only))
         return packed
 
     def _read(self, run: str, version: str) -> ViewedRun:
@@ -213,11 +215,13 @@ class StoreReader:
             self._sources.get((record.name, record.created), lambda: source)
         return source
 
-    def _packed(self, viewed: ViewedRun, iteration: int, places: list[Place], cell: str | None) -> bytes:
+    def _packed(
+        self, viewed: ViewedRun, iteration: int, places: list[Place], cell: str | None, only: OneGroup
+    ) -> bytes:
         reader, of_iteration = self._reader(), viewed.data.places_of(iteration)
         batch: TrajectoryBatch | None
         if cell is None:
-            batch = self._source(viewed.data.run).rollout(reader, of_iteration)
+            batch = self._source(viewed.data.run).rollout(reader, of_iteration, only)
         else:
             manifest = reader.manifest(places[0])
             batch = read_evaluation(reader, places[0], manifest) if manifest else None
@@ -228,7 +232,7 @@ class StoreReader:
             name
             for group in groups
             for member in group["members"]
-            for turn in member["turns"]
+            for turn in member["turns"] or ()
             for name in turn["images"]
         )
         stored = [place for place in of_iteration if place.kind == "images"]

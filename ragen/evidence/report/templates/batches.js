@@ -20,11 +20,12 @@ class Batches {
   }
 
   // Those of a batch of this run, or of another: {run, iteration, cell}.
-  async groups(batch) {
+  // The groups of a batch. On a live page, only the members of the one that is wanted have their turns: see `whole`.
+  async groups(batch, wanted = {}) {
     const name = `${batch.run ?? ""}/${batch.iteration} ${sourceOf(batch)}`;
     if (!this._opened.has(name)) {
       const packed = document.getElementById(`batch-${this.all.indexOf(batch)}`);
-      const opened = packed ? unpack(packed.textContent) : ask(`trajectories?iteration=${batch.iteration}${batch.cell === null ? "" : `&source=${encodeURIComponent(batch.cell)}`}`, batch.run);
+      const opened = packed ? unpack(packed.textContent) : askFor(batch, wanted);
       if (!packed) this._forget();
       this._opened.set(name, opened.then((content) => withTexts(content, this._data.images)));
       opened.catch(() => this._opened.delete(name)); // it may be there later
@@ -32,10 +33,24 @@ class Batches {
     return this._opened.get(name);
   }
 
+  // A group whose members have their turns.
+  async whole(batch, group) {
+    if (group.members.some((member) => !member.turns)) {
+      const answer = withTexts(await askFor(batch, { group: group.id }), this._data.images);
+      Object.assign(group, answer.find((one) => one.id === group.id));
+    }
+    return group;
+  }
+
   // A live page keeps few: the server has them all.
   _forget() {
     for (const name of [...this._opened.keys()].slice(0, -7)) this._opened.delete(name);
   }
+}
+
+function askFor({ iteration, cell, run }, { group, trajectory }) {
+  const given = Object.entries({ iteration, source: cell, ...(cell === null ? { group, trajectory } : {}) }).filter(([, value]) => value !== null && value !== undefined);
+  return ask(`trajectories?${new URLSearchParams(given)}`, run);
 }
 
 async function unpack(packed) {
@@ -47,7 +62,7 @@ async function unpack(packed) {
 // A text of prompts travels once a batch; messages name its place.
 function withTexts({ texts, groups, images }, known) {
   Object.assign(known, images);
-  for (const { prompt } of groups.flatMap((group) => group.members).flatMap((member) => member.turns)) {
+  for (const { prompt } of groups.flatMap((group) => group.members).flatMap((member) => member.turns || [])) {
     if (prompt) prompt.added = prompt.added.map(([role, place, cut, size, shown]) => ({ role, text: texts[place], cut, size, images: shown }));
   }
   return groups;

@@ -42,15 +42,16 @@ function viewer(container, data, batches) {
     shown = null;
     const batch = batches.find(wanted.iteration, cellOf(wanted));
     if (!batch) return absent(wanted);
-    let groups;
+    const isOf = (group) => group.members.find((m) => m.id === wanted.trajectory);
+    let groups, group;
     try {
-      groups = await batches.groups(batch);
+      groups = await batches.groups(batch, wanted);
+      group = groups.find((g) => (wanted.trajectory ? isOf(g) : g.id === wanted.group)) || groups.find((g) => g.id === wanted.group) || groups[0];
+      await batches.whole(batch, group);
     } catch (error) {
       return absent(wanted, error.message);
     }
     if (present !== wanted) return undefined;
-    const isOf = (group) => group.members.find((m) => m.id === wanted.trajectory);
-    const group = groups.find((g) => (wanted.trajectory ? isOf(g) : g.id === wanted.group)) || groups.find((g) => g.id === wanted.group) || groups[0];
     const trajectory = isOf(group) || group.members[0];
     const side = { batch, group, member: trajectory };
     const other = trajectory && wanted.beside ? await sameState.find(wanted.beside, side) : null;

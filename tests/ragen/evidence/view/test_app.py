@@ -48,6 +48,22 @@ def test_every_stored_iteration_has_trajectories(client: TestClient, store: Stor
         assert sum(len(group["members"]) for group in got["groups"]) == batch["all"]
 
 
+def test_one_group_has_its_turns(client: TestClient) -> None:
+    def groups(**named: str) -> dict[str, list[dict[str, object]]]:
+        got = client.get(f"{RUN}/trajectories", params={"iteration": 1, **named}).json()
+        return {group["id"]: group["members"] for group in got["groups"]}
+
+    first = groups()
+    whole = {name: groups(group=name)[name] for name in first}
+    assert [name for name in first if first[name][0]["turns"]] == list(first)[:1]
+    for name, members in whole.items():
+        assert groups(trajectory=str(members[-1]["id"]))[name] == members
+        outlines = groups(group=next(other for other in first if other != name))[name]
+        for outline, member in zip(outlines, members, strict=True):
+            assert outline == member | {"turns": None, "drawn": True}
+    assert groups(group="no such group") == first
+
+
 def test_live_page_draws_what_report_draws(client: TestClient, store: Store) -> None:
     def drawn(page: str) -> dict[str, object]:
         text = page.partition('id="page-data">')[2].partition("</script>")[0]
