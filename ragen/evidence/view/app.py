@@ -130,8 +130,12 @@ def application(reader: StoreReader) -> Starlette:
     def other_runs(request: Request) -> Response:
         return _json(states.other_runs(request.path_params["run"], _parsed(_EPISODE, request)))
 
+    def no_icon(_: Request) -> Response:  # browsers ask for one
+        return Response(status_code=204)
+
     pages = {
         "/": runs_page,
+        "/favicon.ico": no_icon,
         "/runs": runs,
         "/compare": compare_page,
         "/compare/data": compare_data,
