@@ -252,15 +252,21 @@ def _states_of(store: Store, text: str, run: str) -> Task:
 
 
 def _panels(tasks: Sequence[Task]) -> dict[str, SweepPanel]:
-    """Return the panels of tasks of one type of environment by name: the first has that of the type.
+    """Return the panels of tasks of one type of environment by name.
+
+    The first has that of the type if its settings are the type's defaults: runs may have measured themselves on it.
 
     Raises:
         ConfigError: If two tasks of one name have different environments.
     """
     panels: dict[str, SweepPanel] = {}
-    for index, task in enumerate(tasks):
+    kind = tasks[0].environment.type
+    is_plain = tasks[0].environment.model_dump(exclude_defaults=True).keys() <= {"type"}
+    names = [kind if is_plain and not tasks[0].env_seeds else tasks[0].name, *(task.name for task in tasks[1:])]
+    if kind in names[1:] and not tasks[0].env_seeds:
+        names[0] = kind
+    for name, task in zip(names, tasks, strict=True):
         limits = {name: getattr(task.agent, name) for name in ("max_turns", "max_actions", "max_actions_per_turn")}
-        name = task.name if index or task.env_seeds else task.environment.type
         panel = panels.setdefault(name, SweepPanel(environment=task.environment, env_seeds=task.env_seeds, **limits))
         if panel.environment != task.environment:
             raise ConfigError(

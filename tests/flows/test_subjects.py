@@ -83,6 +83,22 @@ def test_environments_of_type_share_run(store: Store) -> None:
     assert all(config.evaluation.num_prompts == 4 for config in configs)
 
 
+@pytest.mark.parametrize(
+    ("on", "names"),
+    [
+        (["Bandit"], ["bandit"]),
+        (["BanditRev"], ["BanditRev"]),
+        (["SokobanNewVocab", "Sokoban"], ["SokobanNewVocab", "Sokoban"]),
+    ],
+)
+def test_panels_have_names_of_environments(store: Store, on: list[str], names: list[str]) -> None:
+    planned = plan_subjects(store, ["random"], on, {}, {})
+    assert list(planned.panels)[: len(names)] == names
+    runs = planned.subjects["random"]
+    assert runs[0].panel == names[0]
+    assert next(iter(runs[0].config.panels)) == runs[0].config.environment.type
+
+
 def test_name_of_two_environments_is_refused(store: Store) -> None:
     wider = preset("smoke", {"environment.width": 7})
     store.runs.create("wider", flow="starpo", preset="smoke", config=wider.model_dump(mode="json"))
@@ -102,6 +118,7 @@ def test_file_of_questions_is_panel(store: Store, tmp_path: Path) -> None:
     (task,) = read_task(store, str(file))
     assert (task.environment.type, task.agent.max_turns) == ("questions", 1)
     planned = plan_subjects(store, ["random"], [str(file)], {}, {})
+    assert list(planned.panels) == ["sums"]
     config = planned.subjects["random"][0].config
     assert config.environment.type == "questions"
     assert config.evaluation.num_prompts == 8  # all of them

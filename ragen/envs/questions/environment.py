@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError
-from starpo.ragen.core.identity import code_identity
+from starpo.ragen.core.identity import UNREADABLE, code_identity
 from starpo.ragen.core.limits import CallLimits
 from starpo.ragen.core.lookup import TARGET, checked_options, load, needs, resolve
 from starpo.ragen.core.registry import SCORINGS
@@ -100,7 +100,15 @@ class QuestionsSettings(EnvironmentSettings):
     @classmethod
     def _of_the_function(cls, digest: str, info: ValidationInfo) -> str:
         scoring = SCORINGS.get(info.data.get("scoring", ""), info.data.get("scoring", ""))
-        return digest or (code_identity(scoring)[:16] if TARGET.fullmatch(scoring) else "")
+        if digest or not TARGET.fullmatch(scoring):
+            return digest
+        identity = code_identity(scoring)
+        if identity.startswith(UNREADABLE):
+            raise ValueError(
+                f"scoring '{scoring}': found no source of module '{scoring.partition(':')[0]}'; expected "
+                "module:function of a file whose folder is in PYTHONPATH"
+            )
+        return identity[:16]
 
     @field_validator("scoring_options")
     @classmethod

@@ -196,6 +196,11 @@ def test_function_scores_with_the_row(write: Write, tmp_path: Path, monkeypatch:
     sys.modules.pop("my_scores", None)
 
 
+def test_function_of_unknown_module_is_refused(write: Write) -> None:
+    with pytest.raises(ValidationError, match="found no source of module 'scorerr'; expected module:function"):
+        QuestionsSettings(path=write(sums(0, 4)), scoring="scorerr:half")
+
+
 def test_settings_follow_the_files(write: Write) -> None:
     settings = QuestionsSettings(path=write(sums(0, 3)))
     again = QuestionsSettings.model_validate_json(settings.model_dump_json())
