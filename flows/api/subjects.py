@@ -22,6 +22,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, PolicyError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
+from starpo.ragen.envs.questions.environment import QuestionsSettings
 from starpo.ragen.envs.questions.guess import guess_settings
 from starpo.ragen.envs.variants import VARIANTS
 from starpo.ragen.store import Store
@@ -312,8 +313,8 @@ def _run_of(
         if config.policy.type == "pretrained" and "rollout.max_context_tokens" not in overrides:
             config = with_room(config)
     if subject.text in MARKS:
-        for panel in panels.values():
-            _check_can_play(subject.text, panel.environment)
+        for environment_of_panel in config.panels.values():
+            _check_can_play(subject.text, environment_of_panel)
     name = default_run_name(f"{_short(subject.text)}-on-{_short(task.environment.type)}", config)
     return SubjectRun(name, next(iter(panels)), config)
 
@@ -329,6 +330,11 @@ def _check_can_play(mark: str, environment: EnvironmentSettings) -> None:
         kind = environment_type(part.type)
         if kind.plays:
             raise ConfigError(f"'{mark}' cannot play environment '{part.type}': it asks a model; leave '{mark}' out")
+        if mark == "solver" and isinstance(part, QuestionsSettings) and part.scoring == "pattern":
+            raise ConfigError(
+                f"'solver' cannot answer {part.path}, whose right answers are patterns (scoring = 'pattern'); leave it "
+                "out"
+            )
         if mark == "solver" and not kind.demonstrator:
             raise ConfigError(
                 f"'solver' cannot play environment '{part.type}', which has no demonstrator; give its class one "

@@ -131,6 +131,13 @@ def test_solver_needs_a_demonstrator(store: Store, monkeypatch: pytest.MonkeyPat
         plan_subjects(store, ["solver"], ["Bandit"], {}, {})
 
 
+def test_solver_has_no_answer_to_patterns(store: Store, tmp_path: Path) -> None:
+    file, given = tmp_path / "codes.jsonl", {"environment.scoring": "pattern"}
+    file.write_text("".join(json.dumps({"question": f"{n} digits?", "answer": rf"\d{{{n}}}"}) + "\n" for n in (1, 2)))
+    with pytest.raises(ConfigError, match=r"'solver' cannot answer .*codes\.jsonl, whose right answers are patterns"):
+        plan_subjects(store, ["solver"], [str(file)], given, {})
+
+
 def test_images_need_eyes(store: Store) -> None:
     with pytest.raises(ConfigError, match="is asked by messages of text, and prompts of frozen_lake show images"):
         plan_subjects(store, ["m@http://127.0.0.1:9/v1"], ["frozen-lake-visual"], {}, {})

@@ -149,7 +149,7 @@ class QuestionsSettings(EnvironmentSettings):
         if num_prompts > len(rows):
             raise EnvironmentFault(
                 f"{self.test or self.path} has {len(rows)} different questions, fewer than a panel of {num_prompts}: "
-                f"set evaluation.num_prompts to {len(rows)} or less"
+                f"set evaluation.num_prompts (or --prompts) to {len(rows)} or less"
             )
         self._remark(questions)
         rows.sort()
@@ -162,6 +162,11 @@ class QuestionsSettings(EnvironmentSettings):
             _log.warning(
                 "%d of %d questions of %s stand in %s too; those of the panel are not trained on",
                 len(shared), len(questions), self.test, self.path,
+            )  # fmt: skip
+        if num_repeated := len(questions) - len(set(questions)):
+            _log.warning(
+                "%d of %d questions of %s repeat another one with its answer; the panel has each once",
+                num_repeated, len(questions), self.test or self.path,
             )  # fmt: skip
         if len(questions) > 1 and len({question.answers for question in questions}) == 1:
             _log.warning("all %d questions of %s have the same answer", len(questions), self.test or self.path)

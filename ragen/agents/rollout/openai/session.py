@@ -138,7 +138,7 @@ class OpenAISession:
             if not isinstance(ids := getattr(choice, "token_ids", None), list):
                 raise EngineError(
                     f"the server at {self._config.base_url} returns no token_ids, which rollout.openai.protocol = "
-                    "'vllm' needs; set 'completions' if it has the checkpoint's tokenizer, and 'chat' for messages alone"
+                    "'vllm' needs; set 'completions' if it has the checkpoint's tokenizer, or 'chat' for messages alone"
                 )
             token_ids = ids
             self._check_tokenizer(token_ids, text or "")

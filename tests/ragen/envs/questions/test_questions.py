@@ -147,6 +147,12 @@ def test_one_answer_for_all_is_remarked(write: Write, caplog: pytest.LogCaptureF
     assert "have the same answer" in caplog.text
 
 
+def test_repeated_questions_are_remarked(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    path = write([*sums(0, 4), *sums(1, 2)])
+    assert len(QuestionsSettings(path=path).panel_seeds(4, 0) or []) == 4
+    assert f"2 of 6 questions of {path} repeat another one" in caplog.text
+
+
 def test_unusable_rows_are_counted_and_named(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     rows = [*sums(0, 3), {"question": "no answer?"}, {"question": "", "answer": 1}, {"question": "?", "answer": "x"}, 7]
     settings = QuestionsSettings(path=write(rows), scoring="number")
