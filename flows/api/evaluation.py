@@ -235,7 +235,6 @@ def _endings(store: Store, plan: SweepPlan, studies: Sweeps, console: Console) -
                 planned.work.carry_out(store, placement)
             except StarPOError as failure:
                 error = f"{type(failure).__name__}: {without_secrets(str(failure))}"
-                say(console, f"failed: {planned.label}: {failure}")
             else:
                 measured[planned.label] = planned.work.keys
                 studies.name_cells(plan.name, measured)
