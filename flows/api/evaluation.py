@@ -23,7 +23,7 @@ from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
-from starpo.ragen.studies.finish import finish
+from starpo.ragen.studies.finish import CellsFailedError, finish
 from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep import Sweep, is_changeable
@@ -159,24 +159,39 @@ def carry_out(
         concurrency: Cells at a time, on the server.
 
     Raises:
-        StarPOError: If a run of no iteration, or a cell, fails; the result of the other cells is stored.
+        CellsFailedError: If a subject or a cell fails; the result of the others is stored.
+        StarPOError: If all subjects fail, or panels cannot be compared.
     """
+    failed: dict[str, StarPOError] = {}
     for subject, runs in evaluation.runs.items():
-        for run in runs:
-            state = store.runs.state(run.name)
-            if state is None or state.status != "completed":
-                say(console, f"{subject}: run {run.name}")
-                train_config(
-                    store, run.name, "evaluate", run.config, console, is_local=is_local, address=address,
-                    written={"config": "config=..."},
-                )  # fmt: skip
-    plan, studies = plan_sweep(store, evaluation.sweep), Sweeps(store.url)
+        try:
+            for run in runs:
+                state = store.runs.state(run.name)
+                if state is None or state.status != "completed":
+                    say(console, f"{subject}: run {run.name}")
+                    train_config(
+                        store, run.name, "evaluate", run.config, console, is_local=is_local, address=address,
+                        written={"config": "config=..."},
+                    )  # fmt: skip
+        except StarPOError as error:
+            failed[subject] = error
+            say(console, f"failed: {subject}: {error}")
+    others = {subject: runs for subject, runs in evaluation.sweep.subjects.items() if subject not in failed}
+    if failed and not (others or evaluation.sweep.runs):
+        raise next(iter(failed.values()))
+    plan, studies = plan_sweep(store, evaluation.sweep.model_copy(update={"subjects": others})), Sweeps(store.url)
     if is_local or not plan.missing:
         studies.begin(plan.sweep)
         endings = _endings(store, plan, studies, console)
         finish(studies, plan, store, len(plan.missing), endings, logging.getLogger("starpo.run"))
     else:
         _follow_server(studies, plan, console, address, concurrency)
+    if failed:
+        lines = "".join(f"\n  {subject}: {error}" for subject, error in failed.items())
+        raise CellsFailedError(
+            f"{len(failed)} of {len(evaluation.runs)} subjects failed:{lines}\nThe result of the others is in "
+            f"{studies.place(plan.name)}. Run it again to retry those that failed."
+        )
     return studies.get(plan.name)
 
 
@@ -220,7 +235,6 @@ def _endings(store: Store, plan: SweepPlan, studies: Sweeps, console: Console) -
                 planned.work.carry_out(store, placement)
             except StarPOError as failure:
                 error = f"{type(failure).__name__}: {without_secrets(str(failure))}"
-                say(console, f"failed: {planned.label}: {failure}")
             else:
                 measured[planned.label] = planned.work.keys
                 studies.name_cells(plan.name, measured)

@@ -22,6 +22,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, PolicyError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
+from starpo.ragen.envs.questions.environment import QuestionsSettings
 from starpo.ragen.envs.questions.guess import guess_settings
 from starpo.ragen.envs.variants import VARIANTS
 from starpo.ragen.store import Store
@@ -252,15 +253,21 @@ def _states_of(store: Store, text: str, run: str) -> Task:
 
 
 def _panels(tasks: Sequence[Task]) -> dict[str, SweepPanel]:
-    """Return the panels of tasks of one type of environment by name: the first has that of the type.
+    """Return the panels of tasks of one type of environment by name.
+
+    The first has that of the type if its settings are the type's defaults: runs may have measured themselves on it.
 
     Raises:
         ConfigError: If two tasks of one name have different environments.
     """
     panels: dict[str, SweepPanel] = {}
-    for index, task in enumerate(tasks):
+    kind = tasks[0].environment.type
+    is_plain = tasks[0].environment.model_dump(exclude_defaults=True).keys() <= {"type"}
+    names = [kind if is_plain and not tasks[0].env_seeds else tasks[0].name, *(task.name for task in tasks[1:])]
+    if kind in names[1:] and not tasks[0].env_seeds:
+        names[0] = kind
+    for name, task in zip(names, tasks, strict=True):
         limits = {name: getattr(task.agent, name) for name in ("max_turns", "max_actions", "max_actions_per_turn")}
-        name = task.name if index or task.env_seeds else task.environment.type
         panel = panels.setdefault(name, SweepPanel(environment=task.environment, env_seeds=task.env_seeds, **limits))
         if panel.environment != task.environment:
             raise ConfigError(
@@ -306,8 +313,8 @@ def _run_of(
         if config.policy.type == "pretrained" and "rollout.max_context_tokens" not in overrides:
             config = with_room(config)
     if subject.text in MARKS:
-        for panel in panels.values():
-            _check_can_play(subject.text, panel.environment)
+        for environment_of_panel in config.panels.values():
+            _check_can_play(subject.text, environment_of_panel)
     name = default_run_name(f"{_short(subject.text)}-on-{_short(task.environment.type)}", config)
     return SubjectRun(name, next(iter(panels)), config)
 
@@ -323,6 +330,11 @@ def _check_can_play(mark: str, environment: EnvironmentSettings) -> None:
         kind = environment_type(part.type)
         if kind.plays:
             raise ConfigError(f"'{mark}' cannot play environment '{part.type}': it asks a model; leave '{mark}' out")
+        if mark == "solver" and isinstance(part, QuestionsSettings) and part.scoring == "pattern":
+            raise ConfigError(
+                f"'solver' cannot answer {part.path}, whose right answers are patterns (scoring = 'pattern'); leave it "
+                "out"
+            )
         if mark == "solver" and not kind.demonstrator:
             raise ConfigError(
                 f"'solver' cannot play environment '{part.type}', which has no demonstrator; give its class one "

@@ -138,7 +138,8 @@ def experiment(
     write(f"wrote {path}")
     for note in plan.notes:
         write(f"note: {note}")
-    write(f"next: starpo validate {path} --play 16; starpo train {path}")
+    play = " --play 16" if model else ""  # the tiny policy is made by its warm start: nothing could play yet
+    write(f"next: starpo validate {path}{play}; starpo train {path}")
 
 
 def _file_name(environment: str, model: str) -> str:

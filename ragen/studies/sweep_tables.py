@@ -197,7 +197,7 @@ def _episodes(score: Score) -> dict[str, str]:
         "tokens": "" if score.tokens_per_episode is None else f"{score.tokens_per_episode:.0f}",
         "errors": str(score.num_errors or ""),
         "seconds": "" if score.seconds is None else f"{score.seconds:.0f}",
-        "cost": "" if score.cost is None else f"{score.cost:.4g}",
+        "cost": f"{score.cost:.4g}" if score.cost else "",  # 0: a server whose prices nobody gave
     }
 
 

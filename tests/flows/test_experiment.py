@@ -172,6 +172,16 @@ def test_questions_without_model_train_tiny_policy(questions: Path, tmp_path: Pa
     assert obstacles(experiments._load(file.read_text())) == []
 
 
+@pytest.mark.parametrize("has_model", [False, True])
+def test_next_command_plays_with_model(
+    model: Path, questions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], has_model: bool
+) -> None:
+    experiment(str(model) if has_model else None, questions=str(questions), output=tmp_path / "sums.toml")
+    following = capsys.readouterr().out.partition("next: starpo validate")[2].partition(";")[0]
+    assert following.startswith(f" {tmp_path}")
+    assert (" --play 16" in following) == has_model, "a tiny policy is made by its warm start"
+
+
 def test_questions_with_model_are_fine_tuned(model: Path, questions: Path, tmp_path: Path) -> None:
     file, test = tmp_path / "sums.toml", tmp_path / "test.jsonl"
     test.write_text('{"problem": "90 + 1 = ?", "target": 91}\n')

@@ -83,6 +83,22 @@ def test_environments_of_type_share_run(store: Store) -> None:
     assert all(config.evaluation.num_prompts == 4 for config in configs)
 
 
+@pytest.mark.parametrize(
+    ("on", "names"),
+    [
+        (["Bandit"], ["bandit"]),
+        (["BanditRev"], ["BanditRev"]),
+        (["SokobanNewVocab", "Sokoban"], ["SokobanNewVocab", "Sokoban"]),
+    ],
+)
+def test_panels_have_names_of_environments(store: Store, on: list[str], names: list[str]) -> None:
+    planned = plan_subjects(store, ["random"], on, {}, {})
+    assert list(planned.panels)[: len(names)] == names
+    runs = planned.subjects["random"]
+    assert runs[0].panel == names[0]
+    assert next(iter(runs[0].config.panels)) == runs[0].config.environment.type
+
+
 def test_name_of_two_environments_is_refused(store: Store) -> None:
     wider = preset("smoke", {"environment.width": 7})
     store.runs.create("wider", flow="starpo", preset="smoke", config=wider.model_dump(mode="json"))
@@ -102,6 +118,7 @@ def test_file_of_questions_is_panel(store: Store, tmp_path: Path) -> None:
     (task,) = read_task(store, str(file))
     assert (task.environment.type, task.agent.max_turns) == ("questions", 1)
     planned = plan_subjects(store, ["random"], [str(file)], {}, {})
+    assert list(planned.panels) == ["sums"]
     config = planned.subjects["random"][0].config
     assert config.environment.type == "questions"
     assert config.evaluation.num_prompts == 8  # all of them
@@ -112,6 +129,13 @@ def test_solver_needs_a_demonstrator(store: Store, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(environment_type("bandit"), "demonstrator", "")
     with pytest.raises(ConfigError, match="'solver' cannot play environment 'bandit', which has no demonstrator"):
         plan_subjects(store, ["solver"], ["Bandit"], {}, {})
+
+
+def test_solver_has_no_answer_to_patterns(store: Store, tmp_path: Path) -> None:
+    file, given = tmp_path / "codes.jsonl", {"environment.scoring": "pattern"}
+    file.write_text("".join(json.dumps({"question": f"{n} digits?", "answer": rf"\d{{{n}}}"}) + "\n" for n in (1, 2)))
+    with pytest.raises(ConfigError, match=r"'solver' cannot answer .*codes\.jsonl, whose right answers are patterns"):
+        plan_subjects(store, ["solver"], [str(file)], given, {})
 
 
 def test_images_need_eyes(store: Store) -> None:

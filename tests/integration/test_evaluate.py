@@ -15,6 +15,7 @@ from starpo.ragen.evidence.exchange.choosing import parse_choice
 from starpo.ragen.evidence.exchange.exporting import export_run
 from starpo.ragen.evidence.exchange.played import Recorded
 from starpo.ragen.store import Store
+from starpo.ragen.studies.studies import Sweeps
 from tests.openai_server import Server
 
 SMALL = {
@@ -153,6 +154,26 @@ def test_server_that_is_not_there(store: Store) -> None:
     given = {"rollout.openai.max_retries": 0}
     with pytest.raises(starpo.StarPOError, match="cannot be reached"):
         starpo.evaluate("m@http://127.0.0.1:9/v1", "Bandit", given, num_prompts=2, store=store.url, quiet=True)
+
+
+def test_failed_cell_is_logged_once(
+    store: Store, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("openai")
+    options = {"engine": "openai", "openai.base_url": "http://127.0.0.1:9/v1", "openai.model": "m"}
+    given = {f"rollout.{name}": value for name, value in options.items()} | {"rollout.openai.max_retries": 0}
+    with pytest.raises(starpo.StarPOError, match="1 of 1 cells"):
+        starpo.evaluate("mine:0", (), given, store=store.url)
+    assert caplog.text.count("cannot be reached") == 1
+    assert "cannot be reached" not in "".join(capsys.readouterr())
+
+
+def test_absent_server_leaves_others_evaluated(store: Store) -> None:
+    pytest.importorskip("openai")
+    subjects, given = ["m@http://127.0.0.1:9/v1", "random"], {"rollout.openai.max_retries": 0}
+    with pytest.raises(starpo.StarPOError, match=r"1 of 2 subjects failed:\n  m@http://127\.0\.0\.1:9/v1: .*cannot be"):
+        starpo.evaluate(subjects, "Bandit", given, num_prompts=2, name="rest", store=store.url, quiet=True)
+    assert [row.run for row in Sweeps(store.url).get("rest").leaderboard] == ["random"]
 
 
 def test_panels_of_different_sizes_are_refused(store: Store) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError
-from starpo.ragen.core.identity import code_identity
+from starpo.ragen.core.identity import UNREADABLE, code_identity
 from starpo.ragen.core.limits import CallLimits
 from starpo.ragen.core.lookup import TARGET, checked_options, load, needs, resolve
 from starpo.ragen.core.registry import SCORINGS
@@ -100,7 +100,15 @@ class QuestionsSettings(EnvironmentSettings):
     @classmethod
     def _of_the_function(cls, digest: str, info: ValidationInfo) -> str:
         scoring = SCORINGS.get(info.data.get("scoring", ""), info.data.get("scoring", ""))
-        return digest or (code_identity(scoring)[:16] if TARGET.fullmatch(scoring) else "")
+        if digest or not TARGET.fullmatch(scoring):
+            return digest
+        identity = code_identity(scoring)
+        if identity.startswith(UNREADABLE):
+            raise ValueError(
+                f"scoring '{scoring}': found no source of module '{scoring.partition(':')[0]}'; expected "
+                "module:function of a file whose folder is in PYTHONPATH"
+            )
+        return identity[:16]
 
     @field_validator("scoring_options")
     @classmethod
@@ -141,7 +149,7 @@ class QuestionsSettings(EnvironmentSettings):
         if num_prompts > len(rows):
             raise EnvironmentFault(
                 f"{self.test or self.path} has {len(rows)} different questions, fewer than a panel of {num_prompts}: "
-                f"set evaluation.num_prompts to {len(rows)} or less"
+                f"set evaluation.num_prompts (or --prompts) to {len(rows)} or less"
             )
         self._remark(questions)
         rows.sort()
@@ -154,6 +162,11 @@ class QuestionsSettings(EnvironmentSettings):
             _log.warning(
                 "%d of %d questions of %s stand in %s too; those of the panel are not trained on",
                 len(shared), len(questions), self.test, self.path,
+            )  # fmt: skip
+        if num_repeated := len(questions) - len(set(questions)):
+            _log.warning(
+                "%d of %d questions of %s repeat another one with its answer; the panel has each once",
+                num_repeated, len(questions), self.test or self.path,
             )  # fmt: skip
         if len(questions) > 1 and len({question.answers for question in questions}) == 1:
             _log.warning("all %d questions of %s have the same answer", len(questions), self.test or self.path)

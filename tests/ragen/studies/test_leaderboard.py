@@ -238,6 +238,11 @@ def test_returns_and_totals_by_hand() -> None:
     assert (worse.num_errors, worse.seconds, worse.cost, best.cost) == (2, 3.0, None, 0.75)
 
 
+def test_cost_without_prices_is_empty() -> None:
+    panels = sweep_tables(summed([cell("a"), cell("b")], [played(9, 0.0), played(3, 0.5)]))[1].rows
+    assert [row["cost"] for row in panels] == ["", "0.5"]
+
+
 def test_result_written_by_suffix(tmp_path: Path) -> None:
     result = summed([cell("a_1"), cell("b")], [played(3), played(9)])
     for suffix, start in {"csv": b"rank,run", "tex": b"% needs", "svg": b"<svg", "pdf": b"%PDF"}.items():

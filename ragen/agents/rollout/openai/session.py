@@ -135,7 +135,12 @@ class OpenAISession:
             raise TypeError
         token_ids = None
         if self._config.protocol == "vllm":
-            token_ids = list(choice.token_ids)  # a server that returns none is not vLLM: TypeError
+            if not isinstance(ids := getattr(choice, "token_ids", None), list):
+                raise EngineError(
+                    f"the server at {self._config.base_url} returns no token_ids, which rollout.openai.protocol = "
+                    "'vllm' needs; set 'completions' if it has the checkpoint's tokenizer, or 'chat' for messages alone"
+                )
+            token_ids = ids
             self._check_tokenizer(token_ids, text or "")
         usage = completion.usage
         return _Answer(

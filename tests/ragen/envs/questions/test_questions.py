@@ -147,6 +147,12 @@ def test_one_answer_for_all_is_remarked(write: Write, caplog: pytest.LogCaptureF
     assert "have the same answer" in caplog.text
 
 
+def test_repeated_questions_are_remarked(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    path = write([*sums(0, 4), *sums(1, 2)])
+    assert len(QuestionsSettings(path=path).panel_seeds(4, 0) or []) == 4
+    assert f"2 of 6 questions of {path} repeat another one" in caplog.text
+
+
 def test_unusable_rows_are_counted_and_named(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     rows = [*sums(0, 3), {"question": "no answer?"}, {"question": "", "answer": 1}, {"question": "?", "answer": "x"}, 7]
     settings = QuestionsSettings(path=write(rows), scoring="number")
@@ -194,6 +200,11 @@ def test_function_scores_with_the_row(write: Write, tmp_path: Path, monkeypatch:
     with pytest.raises(EnvironmentFault, match="gave 'good' for an answer; expected a number from 0 to 1"):
         score_of("my_scores:wrong", "abc", question)
     sys.modules.pop("my_scores", None)
+
+
+def test_function_of_unknown_module_is_refused(write: Write) -> None:
+    with pytest.raises(ValidationError, match="found no source of module 'scorerr'; expected module:function"):
+        QuestionsSettings(path=write(sums(0, 4)), scoring="scorerr:half")
 
 
 def test_settings_follow_the_files(write: Write) -> None:
