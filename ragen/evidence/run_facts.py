@@ -60,21 +60,15 @@ def run_facts(store: Store, run: RunRecord) -> dict[str, Any]:
     recorded = store.runs.iterations(run.name)
     curve = success_curve(store, run, recorded)
     state = store.runs.state(run.name)
-    status: str = state.status if state else "unknown"
-    if status == "running" and not store.runs.is_running(run.name):
-        status = "interrupted"
     return {
         "run": run.name,
         "flow": run.flow,
         "preset": run.preset,
         "environment": run.environment,
-        "state": status,
+        **_state_facts(store, run.name, state),
         "iterations": sum("rollout" in stages or "update" in stages for stages in recorded.values()),
         "updates": sum("update" in stages for stages in recorded.values()),
         "planned": run.config.get("iterations"),
-        "activity": state.message if state and status == "running" else None,
-        "seconds_left": state.metrics.get("seconds_left") if state and status == "running" else None,
-        "hours": state.metrics["seconds"] / 3600 if state and "seconds" in state.metrics else None,
         "warning": _warning(run, state, recorded),
         "num_evaluations": len(curve),
         "success_first": curve[0]["success"] if curve else None,
@@ -83,6 +77,28 @@ def run_facts(store: Store, run: RunRecord) -> dict[str, Any]:
         "created": run.created.isoformat(timespec="seconds"),
         "store": store.url,
         "fault": None,
+    }
+
+
+def state_facts(store: Store, run: str) -> dict[str, Any]:
+    """Collect what of a run's facts changes while a stage is at work: state, activity, time left, hours.
+
+    Raises:
+        StoreError: If its state cannot be read.
+    """
+    return _state_facts(store, run, store.runs.state(run))
+
+
+def _state_facts(store: Store, run: str, state: RunState | None) -> dict[str, Any]:
+    status: str = state.status if state else "unknown"
+    if status == "running" and not store.runs.is_running(run):
+        status = "interrupted"
+    metrics = state.metrics if state else {}
+    return {
+        "state": status,
+        "activity": state.message if state and status == "running" else None,
+        "seconds_left": metrics.get("seconds_left") if status == "running" else None,
+        "hours": metrics["seconds"] / 3600 if "seconds" in metrics else None,
     }
 
 

@@ -20,7 +20,7 @@ from starpo.ragen.evidence.report.embedding import TrajectoryBatch, packed_whole
 from starpo.ragen.evidence.report.evaluations import cell_of, read_counts, read_evaluation
 from starpo.ragen.evidence.report.images import read_images
 from starpo.ragen.evidence.report.trajectories import OneGroup
-from starpo.ragen.evidence.run_facts import facts_or_fault
+from starpo.ragen.evidence.run_facts import facts_or_fault, state_facts
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunRecord
 from starpo.schemas.manifest import Manifest
@@ -115,6 +115,7 @@ class StoreReader:
         self._counts = Kept(_MAX_RUNS)
         self._batches = Kept(_MAX_BATCH_BYTES, len)
         self._facts: dict[str, dict[str, Any]] = {}
+        self._versions: dict[str, str] = {}
         self._reading = Lock()
 
     def runs(self) -> list[dict[str, Any]]:
@@ -136,14 +137,18 @@ class StoreReader:
         return state is None or state.status != known
 
     def facts(self, run: str) -> dict[str, Any]:
-        """Return the facts of a run as they are now.
+        """Return the facts of a run as they are now; its records are read again where a stage was recorded.
 
         Raises:
             StoreError: If there is no such run.
         """
-        if self.store.runs.find(run) is None:
-            self.store.runs.get(run)  # says which names are near
-        facts = self._facts[run] = facts_or_fault(self.store, run)
+        version = self.version(run)
+        facts = self._facts.get(run, {})
+        if self._versions.get(run) == version and not facts.get("fault", "unread"):
+            facts = self._facts[run] = facts | state_facts(self.store, run)
+        else:
+            facts = self._facts[run] = facts_or_fault(self.store, run)
+            self._versions[run] = version
         return facts
 
     def version(self, run: str) -> str:

@@ -39,6 +39,7 @@ async function follow() {
   try {
     const status = await ask("status");
     writeStatus(status);
+    wait = status.state === "running" ? ASK_MS : AT_REST_MS;
     if (status.version !== data.status.version) {
       if (status.version.split("-")[0] !== data.status.version.split("-")[0]) { // another run of this name
         window.location.reload();
@@ -50,8 +51,8 @@ async function follow() {
       const plane = document.getElementById("plane");
       if (plane) plane.src = locate(`plane?version=${data.version}`, data.run);
       document.documentElement.dataset.version = data.version;
+      wait = Math.max(wait, 2 * ASK_MS); // stages follow each other quickly, and the run needs the processor too
     }
-    wait = status.state === "running" ? ASK_MS : AT_REST_MS;
   } catch (error) {
     document.getElementById("activity").replaceChildren(html("span", { class: "pill warning" }, "not up to date"), ` ${error.message}`);
     wait = AT_REST_MS;
