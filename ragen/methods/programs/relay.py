@@ -10,8 +10,9 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
+from threading import Event
 from typing import Any, cast
 
 import pyarrow as pa
@@ -234,6 +235,7 @@ class _RelayContext:
     spelling: "_Numbers"
     sampling: SamplingConfig
     max_context_tokens: int
+    unwanted: Event = field(default_factory=Event)
 
 
 class _Numbers:
