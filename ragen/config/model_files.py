@@ -6,6 +6,7 @@ folder -> weight_files, read_files;   folder or GGUF file -> model_digest
 
 import hashlib
 import json
+import os
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -18,6 +19,8 @@ WEIGHTS = "model.safetensors"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 PACKAGE_PREFIX = "package:"
 GGUF_SUFFIX = ".gguf"
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+"""An adapter's files, as PEFT writes them."""
 CONVERTER_VERSION = 1
 """Version of the folder that is made from a GGUF file (`ragen.agents.policy.gguf`); raise it if the folder changes."""
 NUM_DIGITS = 16
@@ -51,6 +54,42 @@ def model_place(name_or_path: str) -> Path | None:
             "the Hugging Face hub, such as Qwen/Qwen2.5-0.5B-Instruct"
         )
     return None
+
+
+def base_of_adapter(folder: Path) -> str | None:
+    """Return the model that a folder's adapter names as its base, as `policy.name_or_path` does; None if the folder has
+    no adapter, or the base beside it.
+
+    Raises:
+        PolicyError: If the adapter's configuration is damaged, or names no base.
+    """
+    config = folder / ADAPTER[0]
+    if (folder / CONFIG).is_file() or not config.is_file():
+        return None
+    base = read_object(config).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise PolicyError(
+            f"'{config}' names no base model (base_model_name_or_path): copy {' and '.join(ADAPTER)} into a folder "
+            f"with {CONFIG}, weights and tokenizer of the base, and name that one"
+        )
+    return base
+
+
+def place_of_base(folder: Path, base: str) -> Path | None:
+    """Return where the base of a folder's adapter lies, as `model_place`.
+
+    Raises:
+        PolicyError: If it is a path that does not exist here, or a folder with an adapter of its own.
+    """
+    try:
+        place = model_place(base)
+    except PolicyError as error:
+        raise PolicyError(
+            f"the adapter in '{folder}' is for '{base}' (base_model_name_or_path), which is not here: {error}"
+        ) from error
+    if place is not None and (place / ADAPTER[0]).is_file():
+        raise PolicyError(f"the base '{base}' of the adapter in '{folder}' has an adapter itself; merge that one first")
+    return place
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -96,19 +135,28 @@ def model_digest(place: Path) -> str:
     """Return 16 hexadecimal digits of the digest of what a policy is loaded from.
 
     Args:
-        place: A folder: the names and contents of `read_files`. A GGUF file: its content and the converter's version.
+        place: A folder: the names and contents of `read_files`; of an adapter alone, also the digest of its base, or
+            the base's name if that is on the hub. A GGUF file: its content and the converter's version.
 
     Raises:
-        PolicyError: If a file cannot be read, or as for `read_files`.
+        PolicyError: If a file cannot be read, or as for `read_files` and `place_of_base`.
     """
     try:
         if place.is_dir():
             lines = [f"{file.relative_to(place)} {_digest_of(file)}" for file in read_files(place)]
+            if base := base_of_adapter(place):
+                below = place_of_base(place, base)
+                lines.append(f"base {base if below is None else model_digest(below)}")
         else:
             lines = [f"gguf {CONVERTER_VERSION} {_digest_of(place)}"]
     except OSError as error:
         raise PolicyError(f"{error.filename} cannot be read ({error.strerror})") from error
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:NUM_DIGITS]
+
+
+def models_cache() -> Path:
+    """Return the folder of models that were made from others, and can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "starpo" / "models"
 
 
 def read_object(file: Path) -> dict[str, Any]:

@@ -30,7 +30,6 @@ _SIZES = (
 )  # fmt: skip
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
 _MAX_POSITIONS = 1 << 24
-_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 _ATTENTION = (None, "eager", "sdpa")
 _MAX_ADDED_TOKENS = 50_000
 _MAX_HEADER_BYTES = 100_000_000  # as in the safetensors library
@@ -87,11 +86,6 @@ def read_config(folder: Path) -> dict[str, Any]:
         PolicyError: If it is missing or damaged.
     """
     if not (folder / CONFIG).is_file():
-        if (folder / _ADAPTER[0]).is_file():
-            raise PolicyError(
-                f"'{folder}' has an adapter ({_ADAPTER[0]}) without its base model: copy {' and '.join(_ADAPTER)} into "
-                f"a folder with {CONFIG}, weights and tokenizer of the base, and name that one"
-            )
         raise PolicyError(f"'{folder}' has no {CONFIG}, so it is not a model in Hugging Face's layout")
     return read_object(folder / CONFIG)
 

@@ -8,7 +8,6 @@ of Hugging Face's layout takes it as it is.
 
 import contextlib
 import io
-import os
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from starpo.ragen.agents.policy.folder import check_folder, refusing
 from starpo.ragen.agents.policy.save import save_policy, without_progress_bars
-from starpo.ragen.config.model_files import model_digest
+from starpo.ragen.config.model_files import model_digest, models_cache
 from starpo.ragen.core.errors import MissingPackageError
 
 _PACKAGES = ("gguf", "accelerate")
@@ -32,7 +31,7 @@ def converted_folder(file: Path) -> Path:
         MissingPackageError: If the packages that read GGUF files are not installed.
         PolicyError: If the file is truncated or damaged, or its architecture or quantisation is not supported.
     """
-    folder = _cache() / model_digest(file)
+    folder = models_cache() / model_digest(file)
     if folder.is_dir():
         return folder
     missing = [name for name in _PACKAGES if find_spec(name) is None]
@@ -70,7 +69,3 @@ def _convert(source: Path, target: Path) -> None:
             source, gguf_file="model.gguf", local_files_only=True, trust_remote_code=False
         )
     save_policy(model, tokenizer, target)
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "starpo" / "models"

@@ -2,8 +2,13 @@
 
 policy.name_or_path -> folder | GGUF file -> converted folder | package:NAME -> either | name -> the hub
 -> a checked local folder in Hugging Face's layout
+
+An adapter's folder that names a base elsewhere is read as one folder, of links to the base's files and the adapter's.
 """
 
+import contextlib
+import shutil
+import tempfile
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
@@ -16,7 +21,15 @@ from huggingface_hub.errors import (
 )
 
 from starpo.ragen.agents.policy.folder import check_folder
-from starpo.ragen.config.model_files import model_digest, model_place
+from starpo.ragen.config.model_files import (
+    ADAPTER,
+    base_of_adapter,
+    model_digest,
+    model_place,
+    models_cache,
+    place_of_base,
+    read_files,
+)
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.core.errors import PolicyError
 
@@ -52,17 +65,40 @@ def resolve_policy(policy: PretrainedPolicy) -> str:
 
 
 def local_folder(place: Path) -> Path:
-    """Return the folder of a local model (`model_place`): the place itself, or what a GGUF file is converted to.
+    """Return the folder of a local model (`model_place`): the place itself, what a GGUF file is converted to, or an
+    adapter together with its base.
 
     Raises:
-        PolicyError: As for `converted_folder`.
+        PolicyError: As for `converted_folder`; if the base of an adapter cannot be had.
         MissingPackageError: As for `converted_folder`.
     """
     if place.is_dir():
-        return place
+        base = base_of_adapter(place)
+        return place if base is None else _with_base(place, base)
     from starpo.ragen.agents.policy.gguf import converted_folder
 
     return converted_folder(place)
+
+
+def _with_base(adapter: Path, base: str) -> Path:
+    """Return a folder of links to the files of an adapter's base and to the adapter's two; it may be deleted at any
+    time, and is then made again."""
+    place = place_of_base(adapter, base)
+    model = Path(_download(base, None)) if place is None else local_folder(place)
+    folder = models_cache() / model_digest(adapter)
+    if folder.is_dir() and all(link.exists() for link in folder.rglob("*")):
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".made-") as temporary:
+        made = Path(temporary) / "made"
+        links = {file.relative_to(model): file for file in read_files(model)}
+        for name, file in {**links, **{Path(name): adapter / name for name in ADAPTER}}.items():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            (made / name).symlink_to(file.resolve())
+        shutil.rmtree(folder, ignore_errors=True)  # links to where files were
+        with contextlib.suppress(OSError):  # another process was first
+            made.rename(folder)
+    return folder
 
 
 def _download(name: str, revision: str | None) -> str:

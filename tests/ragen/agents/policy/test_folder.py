@@ -63,12 +63,6 @@ def test_own_output_layer_read_when_configured(folder: Path) -> None:
     assert torch.equal(model.lm_head.weight, 2 * model.model.embed_tokens.weight)
 
 
-def test_adapter_without_base_is_explained(folder: Path) -> None:
-    (folder / "config.json").rename(folder / "adapter_config.json")
-    with pytest.raises(PolicyError, match=r"has an adapter .* without its base model: copy"):
-        check_folder(folder)
-
-
 def shard(folder: Path, name: str) -> None:
     (folder / WEIGHTS).rename(folder / name)
     names = load_file(folder / name)

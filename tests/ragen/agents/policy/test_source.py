@@ -1,16 +1,19 @@
 """A policy's name or path refers to one checked folder."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
 
 import huggingface_hub.errors
 import pytest
+import torch
 from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import load_file, save_file
 
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy import source
+from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.policy.source import resolve_policy
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.core.errors import PolicyError
@@ -128,3 +131,55 @@ def test_uninstalled_package_is_named(name: str, hint: str, monkeypatch: pytest.
     monkeypatch.setattr(sys, "path", [])
     with pytest.raises(PolicyError, match=f"no such package is installed here; install it with: {hint}"):
         resolve_policy(PretrainedPolicy(name_or_path=f"package:{name}"))
+
+
+@pytest.fixture
+def adapter(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An adapter as PEFT saves it, in a folder of its own: it changes one layer of the base."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    alone = tmp_path / "adapter"
+    alone.mkdir()
+    layer = "model.layers.0.self_attn.q_proj"
+    num_out, num_in = load_file(folder / "model.safetensors")[f"{layer}.weight"].shape
+    matrices = {"lora_A": torch.ones(1, num_in), "lora_B": torch.full((num_out, 1), 0.5)}
+    tensors = {f"base_model.model.{layer}.{name}.weight": matrix for name, matrix in matrices.items()}
+    save_file(tensors, alone / "adapter_model.safetensors", metadata={"format": "pt"})
+    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["q_proj"], "task_type": "CAUSAL_LM"}
+    (alone / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": str(folder)}))
+    return alone
+
+
+def test_adapter_is_applied_to_its_base(adapter: Path, folder: Path) -> None:
+    settings = PretrainedPolicy(name_or_path=str(adapter))
+    weight = "model.layers.0.self_attn.q_proj.weight"
+    changed, base = (load_policy(resolve_policy(one))[0].state_dict() for one in (settings, pretrained(folder)))
+    assert torch.allclose(changed[weight], base[weight] + 0.5)
+    assert all(torch.equal(changed[name], base[name]) for name in base if name != weight)
+    assert sorted(path.name for path in adapter.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][0] += 1
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    assert PretrainedPolicy(name_or_path=str(adapter)).digest != settings.digest  # the base is a part of it
+    with pytest.raises(PolicyError, match=r"the files in '.*' have changed"):
+        resolve_policy(settings)
+
+
+def pretrained(folder: Path) -> PretrainedPolicy:
+    return PretrainedPolicy(name_or_path=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("", "names no base model"),
+        (7, "names no base model"),
+        ("/models/absent", "which is not here: .* there is no such folder"),
+        (None, "has an adapter itself; merge that one first"),
+    ],
+)
+def test_adapter_without_base_is_explained(adapter: Path, base: object, message: str) -> None:
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = str(adapter) if base is None else base
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=message):  # pydantic's, with the same words
+        PretrainedPolicy(name_or_path=str(adapter))
