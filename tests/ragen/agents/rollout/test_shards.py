@@ -324,7 +324,7 @@ def test_recalled_shards_are_not_played(tokenizer_folder, corridor, scripted_eng
     player = LocalPlayer(scripted_engine(noted), 1)
     assert play_shards(player, job, shards, lambda *call: calls.append(call), keeper=keeper).equals(whole)
     assert set(played) == {"g1", "g2", "g4"}
-    assert keeper.kept == ["g1", "g2", "g4"]
+    assert sorted(keeper.kept) == ["g1", "g2", "g4"]  # in the order in which they end
     assert calls == [(2, 5), (3, 5), (4, 5), (5, 5)]
 
 
