@@ -175,7 +175,7 @@ SIBLINGS = Dataset(
 IMAGES = Dataset(
     name="images",
     version=1,
-    row="an image that prompts of the rollout show, once however often it is shown",
+    row="an image that prompts show, once however often it is shown",
     key=("digest",),
     columns=(
         Column("digest", pa.string(), "32 hex digits, of size and pixels"),

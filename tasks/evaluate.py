@@ -71,9 +71,11 @@ def evaluate(
         "rollout": rollout.model_dump(mode="json", exclude=_OF_TRAINING_ALONE),
         "panel": panel.digest,
         **({"seed": seed} if seed else {}),
+        **({"images": True} if agent.shows_images else {}),
     }
     code = {**environment_code(environment), **agent_code(agent.prompt, agent.form)}
-    inputs, outputs = {"checkpoint": checkpoint}, ("episode_turns", "episodes", "metrics")
+    images = ("images", "turn_images") if agent.shows_images else ()
+    inputs, outputs = {"checkpoint": checkpoint}, (*images, "episode_turns", "episodes", "metrics")
     do = partial(_play, panel, environment, agent, rollout, evaluation, lineage, progress)
     return Work(STAGE, outputs, do, settings, inputs, evaluation.panel_seed, code, cell)
 
@@ -95,6 +97,7 @@ def _play(
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+    from starpo.ragen.agents.rollout.turn_images import take_images
     from starpo.ragen.config.engine import Merging
     from starpo.ragen.envs import make
     from starpo.ragen.envs.make import environment_type
@@ -155,6 +158,10 @@ def _play(
         "replay_fault": make(environment).replay_fault,
         "provenance": kept.provenance(),
     }
+    if agent.shows_images:
+        turns, turn_images, images = take_images(turns)
+        yield Output("images", images, **common)
+        yield Output("turn_images", turn_images, **common)
     yield Output("episode_turns", episode_turns(turns, has_tokens=rollout.engine_config.gives_tokens), **common)
     yield Output("metrics", metrics_table(iteration, work.name, values), values, **common)
     yield Output("episodes", episodes, values, **common)

@@ -2,7 +2,7 @@
 
     turns, turn_images, images -> read_turns -> turns whose prompt_ids tell images apart, ImageTable
 
-Datasets of a rollout have one key, so the key of the turns is that of their images.
+Datasets of a rollout have one key, as have those of an evaluation, so the key of the turns is that of their images.
 """
 
 from collections.abc import Mapping
@@ -42,8 +42,15 @@ def read_turns(store: Store, data: Mapping[str, str]) -> "tuple[pa.Table, ImageT
     return _with_ids(turns, places) if places else (turns, None)
 
 
-def read_places(store: Store, data: Mapping[str, str]) -> "dict[tuple[str, int], list[PlacedImage]]":
+def read_places(
+    store: Store, data: Mapping[str, str], kind: str = "turns"
+) -> "dict[tuple[str, int], list[PlacedImage]]":
     """Read the images of the prompts of all attempts: trajectory and turn -> images, in their order.
+
+    Args:
+        store: The store that holds them.
+        data: Role -> key; contains at least the first attempt's turns.
+        kind: Which turns show them: `turns`, or `episode_turns` of an evaluation.
 
     Raises:
         ArtifactMissingError: If a dataset is not stored.
@@ -53,8 +60,8 @@ def read_places(store: Store, data: Mapping[str, str]) -> "dict[tuple[str, int],
 
     images: dict[str, Image] = {}
     places: dict[tuple[str, int], list[PlacedImage]] = {}
-    for key in of_kind(data, "turns"):
-        if not image_kinds(store.manifest("turns", key)):
+    for key in of_kind(data, kind):
+        if not image_kinds(store.manifest(kind, key)):
             continue
         for row in store.read_table("images", key, ["digest", "png"]).to_pylist():
             if row["digest"] not in images:
@@ -74,8 +81,9 @@ def read_places(store: Store, data: Mapping[str, str]) -> "dict[tuple[str, int],
 def image_kinds(manifest: Manifest) -> tuple[str, ...]:
     """Return the kinds of the datasets of the same key with which an artifact is read; empty if it shows no images."""
     agent = manifest.settings.get("agent") or {}
-    is_shown = agent.get("observation", "text") != "text" or "images" in manifest.settings  # the latter in an import
-    return ("images", "turn_images") if manifest.kind == "turns" and is_shown else ()
+    is_of_rollout = manifest.kind == "turns" and agent.get("observation", "text") != "text"
+    is_marked = manifest.kind in ("turns", "episode_turns") and "images" in manifest.settings  # import, evaluation
+    return ("images", "turn_images") if is_of_rollout or is_marked else ()
 
 
 def read_image(key: str, digest: str, png: str) -> "Image":

@@ -68,7 +68,7 @@ def episode_turns(turns: pa.Table, *, has_tokens: bool) -> pa.Table:
     """Return the turns of one evaluated environment as they are stored.
 
     Args:
-        turns: Dataset `turns`, and the images of its prompts, which are not kept.
+        turns: Dataset `turns`.
         has_tokens: Whether responses came as tokens (`EngineConfig.gives_tokens`).
 
     Returns:

@@ -208,7 +208,8 @@ def _episodes(
     turns = _in_order(store.read_table("episode_turns", keys["episode_turns"]))
     episodes = store.read_table("episodes", keys["episodes"], [*_EPISODE, "episode_return"]).to_pylist()
     returns = {tuple(row[name] for name in _EPISODE): row["episode_return"] for row in episodes}
-    for played in _trajectories_of(iteration, turns, transcriber):
+    shown = read_places(store, keys, "episode_turns")
+    for played in _trajectories_of(iteration, turns, transcriber, shown):
         yield replace(played, episode_return=returns[tuple(played.rows[0][name] for name in _EPISODE)])
 
 

@@ -229,15 +229,19 @@ def gather(
                     yield batch
 
     embedded = embed(batches(), max_rollout_bytes, wanted)
+    evaluated = embed(evaluations(), max_evaluation_bytes)
     stored_images = _by_iteration(measured.artifacts, "images")
-    shown = {place: e.images for e in embedded for place in stored_images.get(e.iteration, ())}
+    shown: dict[Place, list[str]] = {}
+    for e in (*embedded, *evaluated):
+        for place in stored_images.get(e.iteration, ()):
+            shown.setdefault(place, []).extend(e.images)
     return ReportData(
         **{field.name: getattr(measured, field.name) for field in fields(measured)},
         failures=failures.get(collected[-1]) if collected else None,
         rollouts=sorted(embedded, key=lambda e: e.iteration),
-        evaluations=sorted(embed(evaluations(), max_evaluation_bytes), key=lambda e: e.iteration),
+        evaluations=sorted(evaluated, key=lambda e: e.iteration),
         images=read_images(reader, shown, max_image_bytes),
-        num_images=len({digest for e in embedded for digest in e.images}),
+        num_images=len({digest for e in (*embedded, *evaluated) for digest in e.images}),
         has_tokenizer=source.transcriber is not None,
         missing=reader.missing,
     )

@@ -4,6 +4,7 @@ episodes of one cell -> Batch, or Counts; those of the first and the last checkp
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,6 +22,7 @@ from starpo.ragen.envs.grammar import ACTION_SEPARATOR
 from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.evidence.report.boards import EpisodeReplay, read_settings, replay_episode
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, shortened
+from starpo.ragen.evidence.report.images import shown_images
 from starpo.schemas.datasets import ERROR_STATUSES
 from starpo.schemas.manifest import Manifest
 
@@ -90,6 +92,10 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Traject
     members = [
         _episode(row, number, name, environment) for number, (row, name) in enumerate(zip(rows, names, strict=True))
     ]
+    images = shown_images(reader, [replace(place, kind="turn_images")] if "images" in manifest.settings else [])
+    for member in members:
+        for number, turn in enumerate(member["turns"]):
+            turn["images"] = [one["image"] for one in images.get((member["id"], number), ())]
     cell = cell_of(place)
     group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members if m["valid"])}
     return TrajectoryBatch(place.iteration, cell, [{**group, "reason": "", "members": members}], len(members))
@@ -169,7 +175,6 @@ def _turn(observation: str, response: str, executed: list[str], replay: EpisodeR
         "finish": None,
         "forfeited": 0,
         "left": None,
-        "images": [],
         "frames": replay.frames[turn] if replay else [],
     }
 

@@ -7,6 +7,7 @@ No policy takes part, so these checks hold on every machine.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
@@ -28,7 +29,7 @@ from starpo.ragen.runs.verify.numbers import (
     update_differences,
 )
 from starpo.ragen.runs.verify.scratch import Stored
-from starpo.ragen.runs.verify.unreplayable import check_can_be_played, evaluated_cells
+from starpo.ragen.runs.verify.unreplayable import check_can_be_played, evaluated_cells, played_by
 from starpo.ragen.runs.verify.verdict import CheckResult, NotComputedError, Verdict, summarised
 from starpo.schemas.imported import is_imported
 from starpo.schemas.manifest import Manifest
@@ -84,12 +85,14 @@ def planned_checks(visit: Visit, artifacts: Mapping[str, Stored], config: StarPO
     if visit.stage == "rollout" and "turns" in sound:
         return [
             PlannedCheck("actions", "turns", _turn_actions),
-            PlannedCheck("texts", "turns", _turn_texts),
+            PlannedCheck("texts", "turns", partial(_texts, "turns")),
             PlannedCheck("numbers", "turns", _rollout_numbers),
         ]
     if visit.stage == "evaluate" and "episodes" in sound:
         numbers = [PlannedCheck("numbers", "metrics", _evaluation_numbers)] if "metrics" in sound else []
-        return [PlannedCheck("actions", "episodes", _episode_actions), *numbers]
+        shows = "episode_turns" in sound and config.agent.shows_images and "turn_images" in visit.outputs
+        texts = [PlannedCheck("texts", "episode_turns", partial(_texts, "episode_turns"))] if shows else []
+        return [PlannedCheck("actions", "episodes", _episode_actions), *texts, *numbers]
     return _checks_of_update(visit, artifacts, sound, config) if visit.stage == "update" else []
 
 
@@ -140,12 +143,14 @@ def _turn_actions(stage: StoredStage) -> Iterable[str]:
     return turn_differences(turns, stage.config.environment, stage.config.agent)
 
 
-def _turn_texts(stage: StoredStage) -> Iterable[str]:
+def _texts(kind: str, stage: StoredStage) -> Iterable[str]:
     from starpo.ragen.agents.policy.load import load_tokenizer
     from starpo.ragen.agents.prompting.context import ContextBuilder
     from starpo.ragen.runs.verify.texts import text_differences
 
-    environment, agent, manifest = stage.config.environment, stage.config.agent, stage.manifest("turns")
+    environment, agent, manifest = played_by(stage.visit, stage.config), stage.config.agent, stage.manifest(kind)
+    if environment is None:
+        return []  # named by the check of the actions
     if environment_type(environment.type).plays:
         reason = f"the prompts of {environment.type} are not of its observations alone"
         raise NotComputedError(Verdict.NOT_SHOWN, reason)
@@ -160,7 +165,7 @@ def _turn_texts(stage: StoredStage) -> Iterable[str]:
         check_can_be_played(stage.visit, stage.config, manifest)
     images = stage.artifacts.get("turn_images", Stored())
     shown = None if images.fault or images.is_dropped else images.table
-    return text_differences(stage.table("turns"), environment, tokenizer, contexts, shown)
+    return text_differences(stage.table(kind), environment, tokenizer, contexts, shown)
 
 
 def _rollout_numbers(stage: StoredStage) -> Iterable[str]:

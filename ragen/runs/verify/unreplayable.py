@@ -48,7 +48,7 @@ def check_can_be_played(visit: Visit, config: StarPOConfig, manifest: Manifest |
     Raises:
         NotComputedError: If it cannot be replayed.
     """
-    settings = _played_by(visit, config)
+    settings = played_by(visit, config)
     reason = unreplayable(settings, manifest) if settings else ""
     if reason:
         raise NotComputedError(Verdict.NOT_SHOWN, reason)
@@ -59,7 +59,7 @@ def evaluated_cells(config: StarPOConfig) -> dict[str, EnvironmentSettings]:
     return {config.environment.type: config.environment} | config.evaluation.variants
 
 
-def _played_by(visit: Visit, config: StarPOConfig) -> EnvironmentSettings | None:
+def played_by(visit: Visit, config: StarPOConfig) -> EnvironmentSettings | None:
     """Return the settings of the environment that a stage plays; None if it plays none."""
     if visit.stage == "evaluate":
         return evaluated_cells(config).get(visit.cell)
