@@ -224,7 +224,7 @@ def read_task(store: Store, text: str) -> list[Task]:
         return _panels_of(_config_of(store, text))
     if text in PRESETS.names() or text.endswith(".toml"):
         return _panels_of(load_preset(text))
-    if text.startswith("hf:") or text.endswith(_QUESTIONS):
+    if text.startswith("hf:") or text.endswith(_QUESTIONS) or ("." in text and Path(text).is_file()):
         questions = guess_settings(text)
         number = len(set(questions.questions()))
         return [Task(Path(text).stem, questions, agent_of_questions(questions), num_prompts=number)]

@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 _DIGITS = 16
 _MAX_NAMED = 5
 _PARQUET = b"PAR1"
+_EXPECTED = "expected a list of objects or one object a line as JSON in UTF-8, or a Parquet file (PAR1 at both ends)"
+_NO_JSON = "no JSON"
 
 Row = dict[str, Any]
 """Field -> value, as in the file."""
@@ -67,7 +69,8 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str], *, should_war
         should_warn: Whether to warn of unusable rows. False for a reader after which another reads the same file.
 
     Raises:
-        EnvironmentFault: If the file cannot be read, has changed, or has no usable row.
+        EnvironmentFault: If the file cannot be read, has changed, is damaged or of another format, or has no usable
+            row.
     """
     try:
         content = _read(path)
@@ -81,7 +84,7 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str], *, should_war
         )
     rows: list[Row] = []
     faults: list[str] = []
-    for place, row in _rows(content):
+    for place, row in _rows(path, content):
         fault = row if isinstance(row, str) else check(row)
         if fault:
             faults.append(f"{place}: {fault}")
@@ -95,7 +98,7 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str], *, should_war
         if should_warn:
             _log.warning("%s; the other %d are played", summary, len(rows))
     if not rows:
-        raise EnvironmentFault(f"{path} holds no rows; expected a list of objects, or one object a line")
+        raise EnvironmentFault(f"{path} holds no rows, in {len(content):,} bytes; {_EXPECTED}")
     return rows
 
 
@@ -126,33 +129,49 @@ def _text_of(value: Any) -> str:
     return str(value) if isinstance(value, date | time | Decimal) else f"<{type(value).__name__}>"
 
 
-def _rows(content: bytes) -> list[tuple[str, Row | str]]:
-    """Return for each row its position in the file, and the row or what is wrong with it."""
+def _rows(path: str, content: bytes) -> list[tuple[str, Row | str]]:
+    """Return for each row its position in the file, and the row or what is wrong with it.
+
+    Raises:
+        EnvironmentFault: If the file as a whole is damaged, or of another format.
+    """
     if content.startswith(_PARQUET):
-        return _parquet_rows(content)
+        return _parquet_rows(path, content)
+    rows = _json_rows(path, content)
+    faults = [f"{place}: {row}" for place, row in rows if isinstance(row, str) and row.startswith(_NO_JSON)]
+    if rows and len(faults) == len(rows):
+        what = "no Parquet file" if path.lower().endswith(".parquet") else "neither JSON nor Parquet"
+        raise EnvironmentFault(f"{path} is {what}: it begins with {content[:12]!r} ({faults[0]}); {_EXPECTED}")
+    return rows
+
+
+def _json_rows(path: str, content: bytes) -> list[tuple[str, Row | str]]:
     content = content.removeprefix(BOM_UTF8)
     if content.lstrip()[:1] == b"[":
         try:
-            listed = json.loads(content)
+            listed = json.loads(content.decode())
         except (ValueError, RecursionError) as error:
-            return [("row 1", f"no JSON: {error}")]
+            raise EnvironmentFault(f"{path} begins as a JSON list, but is damaged or not whole: {error}") from error
         return [(f"row {number}", _object(row)) for number, row in enumerate(listed, 1)]
     rows: list[tuple[str, Row | str]] = []
     for number, line in enumerate(content.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            rows.append((f"line {number}", _object(json.loads(line))))
+            rows.append((f"line {number}", _object(json.loads(line.decode()))))
         except (ValueError, RecursionError) as error:
-            rows.append((f"line {number}", f"no JSON: {error}"))
+            rows.append((f"line {number}", f"{_NO_JSON}: {error}"))
     return rows
 
 
-def _parquet_rows(content: bytes) -> list[tuple[str, Row | str]]:
+def _parquet_rows(path: str, content: bytes) -> list[tuple[str, Row | str]]:
     try:
         table = pq.read_table(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as error:
-        return [("the file", f"no Parquet: {error}")]
+        raise EnvironmentFault(
+            f"{path} begins as a Parquet file, but is damaged or not whole: {len(content):,} bytes, of which the last "
+            f"are {content[-4:]!r} (a whole file ends with {_PARQUET!r}): {error}"
+        ) from error
     return [(f"row {number}", row) for number, row in enumerate(table.to_pylist(), 1)]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from starpo.flows.api.subjects import plan_subjects, read_subject, read_task
 from starpo.flows.presets import preset
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.store import Store
@@ -123,6 +123,9 @@ def test_file_of_questions_is_panel(store: Store, tmp_path: Path) -> None:
     assert config.environment.type == "questions"
     assert config.evaluation.num_prompts == 8  # all of them
     assert check_ready(config, "all") is None
+    (tmp_path / "sums.csv").write_text("question,answer\n")
+    with pytest.raises(EnvironmentFault, match=r"sums\.csv is neither JSON nor Parquet"):
+        read_task(store, str(tmp_path / "sums.csv"))
 
 
 def test_solver_needs_a_demonstrator(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def test_bad_rows_are_counted_and_logged(tmp_path, caplog, line, message):
 
 def test_unreadable_question_files_are_rejected(tmp_path):
     file = tmp_path / "mine.json"
-    for content, message in (("", "holds no rows"), ("[]", "holds no rows"), ("[{]", "1 of 1 rows cannot be used")):
+    for content, message in (("", "holds no rows"), ("[]", "holds no rows"), ("[{]", "but is damaged")):
         file.write_text(content)
         with pytest.raises(EnvironmentFault, match=message):
             stored_questions(str(file), file_digest(str(file)))

@@ -228,9 +228,29 @@ def test_parquet_is_read_like_json_lines(write: Write, tmp_path: Path) -> None:
         QuestionsSettings(path=source, scoring="number").questions() for source in (write(sums(0, 3)), str(path))
     )
     assert by_lines == by_parquet
-    path.write_bytes(path.read_bytes()[:60])
-    with pytest.raises(EnvironmentFault, match="no Parquet"):
-        QuestionsSettings(path=str(path)).questions()
+    renamed = tmp_path / "renamed.jsonl"
+    renamed.write_bytes(path.read_bytes())
+    assert QuestionsSettings(path=str(renamed), scoring="number").questions() == by_parquet
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.parquet", b"PAR1\x15\x04", r"a\.parquet begins as a Parquet file, but is damaged or not whole: 6 bytes"),
+        ("a.parquet", b"\x15\x04\x15\x00", r"a\.parquet is no Parquet file: it begins with b'\\x15\\x04.* expected"),
+        ("a.parquet", b"What?\nWhy?\n", r"a\.parquet is no Parquet file: it begins with b'What\?"),
+        ("a.parquet", b"", r"a\.parquet holds no rows, in 0 bytes; expected .* or a Parquet file"),
+        ("a.jsonl", b"ARROW1\0\0", r"a\.jsonl is neither JSON nor Parquet: it begins with b'ARROW1"),
+        ("a.jsonl", '{"question": "1?"}\n'.encode("utf-16"), r"a\.jsonl is neither JSON nor Parquet"),
+        ("a.csv", b"question,answer\n1?,2\n", r"a\.csv is neither JSON nor Parquet: it begins with b'question,ans"),
+        ("a.json", b'[{"question": "1', r"a\.json begins as a JSON list, but is damaged or not whole: "),
+    ],
+)
+def test_file_of_other_format_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(EnvironmentFault, match=message):
+        guess_settings(str(path))
 
 
 def test_data_set_folder_is_read(tmp_path: Path) -> None:
