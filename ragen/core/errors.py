@@ -50,6 +50,10 @@ class EnvironmentFault(StarPOError):  # noqa: N818
     """An environment broke its own contract (not an agent failing in it)."""
 
 
+class SourceMissingError(EnvironmentFault):
+    """A file or a data set that an environment's settings name is not there, or cannot be read."""
+
+
 class CallLimitError(StarPOError):
     """A call of third-party code took longer than it may."""
 

@@ -39,6 +39,9 @@ class EnvironmentSettings(Settings):
         """Return the tag of the part that an initial-state seed plays."""
         return self.type
 
+    files: ClassVar[Mapping[str, str]] = {}
+    """Field that names a file or a data set -> field of the digest of its content."""
+
     def assign_parts(self, number: int) -> list[str]:
         """Return the tags of the first groups of a rollout, or of the first prompts of a panel; [number]."""
         return [self.type] * number

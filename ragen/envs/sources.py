@@ -1,6 +1,7 @@
 """User files and data sets that an environment reads its data from, identified by a digest kept in the settings.
 
 path --kept_digest--> settings.digest, hence every key        path, digest --read_rows--> usable rows
+settings --check_files--> nothing, or the file that is missing or has changed
 """
 
 import base64
@@ -18,7 +19,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.errors import EnvironmentFault, SourceMissingError
+from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.data_sets import PREFIX, data_set_rows
 
 _log = logging.getLogger(__name__)
@@ -56,6 +58,19 @@ def file_digest(path: str) -> str:
     return hashlib.sha256(_read(path)).hexdigest()[:_DIGITS]
 
 
+def check_files(settings: EnvironmentSettings) -> None:
+    """Check that the files that settings of an environment name are there, with the content that they had.
+
+    Raises:
+        SourceMissingError: If one cannot be read.
+        EnvironmentFault: If one has changed.
+    """
+    for part in settings.tagged().values():
+        for path, digest in part.files.items():
+            if getattr(part, path):
+                _checked(getattr(part, path), getattr(part, digest))
+
+
 def read_rows(path: str, digest: str, check: Callable[[Row], str], *, should_warn: bool = True) -> list[Row]:
     """Read the usable rows of a JSON file (a list of objects), a JSON Lines file (one object per line), a Parquet file
     or a data set (`data_sets`).
@@ -69,19 +84,10 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str], *, should_war
         should_warn: Whether to warn of unusable rows. False for a reader after which another reads the same file.
 
     Raises:
-        EnvironmentFault: If the file cannot be read, has changed, is damaged or of another format, or has no usable
-            row.
+        SourceMissingError: If the file cannot be read.
+        EnvironmentFault: If it has changed, is damaged or of another format, or has no usable row.
     """
-    try:
-        content = _read(path)
-    except ValueError as error:
-        raise EnvironmentFault(str(error)) from error
-    actual = hashlib.sha256(content).hexdigest()[:_DIGITS]
-    if actual != digest:
-        raise EnvironmentFault(
-            f"{path} has changed: it has the digest {actual}, but the settings name {digest}. Restore the original "
-            "file, or leave the digest out of the settings to use the file as it is now"
-        )
+    content = _checked(path, digest)
     rows: list[Row] = []
     faults: list[str] = []
     for place, row in _rows(path, content):
@@ -102,6 +108,22 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str], *, should_war
     return rows
 
 
+def _checked(path: str, digest: str) -> bytes:
+    """Return the content of a file that has this digest."""
+    try:
+        content = _read(path)
+    except ValueError as error:
+        where = "a relative path begins in the folder of the command"
+        raise SourceMissingError(f"{error}. The settings name it with the digest {digest}; {where}") from error
+    actual = hashlib.sha256(content).hexdigest()[:_DIGITS]
+    if actual != digest:
+        raise EnvironmentFault(
+            f"{path} has changed: it has the digest {actual}, but the settings name {digest}. Restore the original "
+            "file, or leave the digest out of the settings to use the file as it is now"
+        )
+    return content
+
+
 def _read(path: str) -> bytes:
     """Return the content of a file; of a data set, its rows as JSON lines."""
     if path.startswith(PREFIX):
@@ -112,8 +134,9 @@ def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
+        folder = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
         raise ValueError(
-            f"{path} cannot be read ({error.strerror or error}); name a file that stages can read"
+            f"{path} cannot be read{folder} ({error.strerror or error}); name a file that stages can read"
         ) from error
 
 

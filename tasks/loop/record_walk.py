@@ -16,7 +16,9 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import (
     ArtifactDamagedError,
     ArtifactMissingError,
+    EnvironmentFault,
     RunStoppedError,
+    SourceMissingError,
     StarPOError,
     first_line,
 )
@@ -29,7 +31,7 @@ from starpo.ragen.runs.verify.origin import mismatch
 from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
-from starpo.ragen.store.attempts import numbered
+from starpo.ragen.store.attempts import kind_of, numbered
 from starpo.ragen.store.records.runs import RECORD_ADVICE, RunRecord, StageKeys
 from starpo.ragen.store.records.seals import record_path
 from starpo.tasks.loop.replay import replay_run
@@ -62,6 +64,10 @@ def walk_record(store: Store, run: RunRecord, config: StarPOConfig, recorded: Ma
     except RunStoppedError as error:
         if status == "completed":
             walk.fault(*walk.ends_at, f"the run's status is completed, but its record shows that it failed: {error}")
+    except EnvironmentFault as error:  # a file that the settings name is missing or has changed
+        find = walk.not_shown if isinstance(error, SourceMissingError) else walk.fault
+        find(*walk.ends_at, f"what the run's settings ask for cannot be determined: {first_line(error)}")
+        walk.visit_left(first_line(error))
     except StarPOError as error:
         walk.fault(*walk.ends_at, f"what the run's settings ask for cannot be determined: {first_line(error)}")
     if walk.end and status == "completed":
@@ -194,6 +200,12 @@ class RecordWalk(Runner):
             return {}
         self._visit(Visit(iteration, name, name, recorded))
         return dict(recorded)
+
+    def visit_left(self, reason: str) -> None:
+        """Visit the recorded stages that the loop has not reached; what they should be is unknown, for this reason."""
+        for (iteration, name), keys in self.left.items():
+            self._visit(Visit(iteration, name, kind_of(name), keys, excuse=reason))
+        self.left.clear()
 
     def close(self) -> None:
         """Report recorded entries that the loop did not reach."""

@@ -4,6 +4,7 @@ seed -> question (generated, or from the user's file)
 """
 
 import random
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import ClassVar, Literal
 
@@ -35,6 +36,8 @@ class MetaMathQASettings(EnvironmentSettings):
     """Maximum number of operations of a generated word problem. 2: one or two with equal probability."""
     max_number: int = Field(9, ge=2, le=1000)
     """Largest number in the text of a generated word problem."""
+
+    files: ClassVar[Mapping[str, str]] = {"path": "digest"}
 
     @field_validator("digest")
     @classmethod

@@ -78,6 +78,8 @@ class QuestionsSettings(EnvironmentSettings):
     image_size: int = Field(224, ge=32, le=2048)
     """Side, in pixels, of the white square into which a picture is fitted; families of models accept different ones."""
 
+    files: ClassVar[Mapping[str, str]] = {"path": "digest", "test": "test_digest"}
+
     @field_validator("digest")
     @classmethod
     def _of_the_file(cls, digest: str, info: ValidationInfo) -> str:

@@ -8,6 +8,7 @@ if that is at least 0.3. The episode also ends, with no reward, after ten steps 
 
 import random
 import re
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import ClassVar, Literal
 
@@ -82,6 +83,8 @@ class SearchQASettings(EnvironmentSettings):
     """The results of a search are truncated to this many characters in total."""
     min_f1: float = Field(0.3, ge=0.0, le=1.0)
     """An inexact answer pays its F1, or 0 if that is below this threshold."""
+
+    files: ClassVar[Mapping[str, str]] = {"documents": "documents_digest", "questions": "questions_digest"}
 
     @field_validator("documents_digest", "questions_digest")
     @classmethod

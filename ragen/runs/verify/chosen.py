@@ -22,7 +22,8 @@ class Visit:
         outputs: Kind -> key, as recorded.
         work: The work implied by the run's settings and the recorded stages before; None if it is unknown.
         is_misplaced: Whether the record names other work than expected in this place.
-        excuse: Why the recorded artifacts may differ from recomputed ones; empty if nothing excuses a difference.
+        excuse: Why the recorded artifacts may differ from recomputed ones, or why the work is unknown; empty if nothing
+            excuses a difference.
     """
 
     iteration: int

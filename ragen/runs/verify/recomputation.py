@@ -62,7 +62,8 @@ def _repeatable_work(visit: Visit, manifest: Manifest | None, config: StarPOConf
     if visit.is_misplaced:
         raise NotComputedError(Verdict.NOT_SHOWN, "it is other work than its place in the record requires")
     if visit.work is None:
-        raise NotComputedError(Verdict.NOT_SHOWN, "it came from elsewhere and cannot be recomputed here")
+        reason = visit.excuse or "it came from elsewhere and cannot be recomputed here"
+        raise NotComputedError(Verdict.NOT_SHOWN, reason)
     check_can_be_played(visit, config, manifest)
     if manifest is None or visit.stage in ARITHMETIC:
         return visit.work

@@ -29,7 +29,7 @@ from starpo.ragen.runs.verify.numbers import (
     update_differences,
 )
 from starpo.ragen.runs.verify.scratch import Stored
-from starpo.ragen.runs.verify.unreplayable import check_can_be_played, evaluated_cells, played_by
+from starpo.ragen.runs.verify.unreplayable import check_can_be_played, check_is_at_hand, evaluated_cells, played_by
 from starpo.ragen.runs.verify.verdict import CheckResult, NotComputedError, Verdict, summarised
 from starpo.schemas.imported import is_imported
 from starpo.schemas.manifest import Manifest
@@ -151,6 +151,7 @@ def _texts(kind: str, stage: StoredStage) -> Iterable[str]:
     environment, agent, manifest = played_by(stage.visit, stage.config), stage.config.agent, stage.manifest(kind)
     if environment is None:
         return []  # named by the check of the actions
+    check_is_at_hand(environment)
     if environment_type(environment.type).plays:
         reason = f"the prompts of {environment.type} are not of its observations alone"
         raise NotComputedError(Verdict.NOT_SHOWN, reason)

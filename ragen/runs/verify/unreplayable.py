@@ -1,13 +1,15 @@
 """Environments that cannot be replayed: playing them again neither confirms nor refutes a recorded result.
 
 settings, manifest -> unreplayable -> a sentence, or nothing
-visit, config, manifest -> check_can_be_played
+visit, config, manifest -> check_can_be_played        settings -> check_is_at_hand
 """
 
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import SourceMissingError, first_line
 from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.sources import check_files
 from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.verdict import NotComputedError, Verdict
 from starpo.schemas.manifest import Manifest
@@ -46,12 +48,28 @@ def check_can_be_played(visit: Visit, config: StarPOConfig, manifest: Manifest |
         manifest: Manifest of an artifact that it made; None if missing.
 
     Raises:
-        NotComputedError: If it cannot be replayed.
+        NotComputedError: If it cannot be replayed, or a file that it needs is not there.
+        EnvironmentFault: If such a file has changed.
     """
     settings = played_by(visit, config)
+    if settings:
+        check_is_at_hand(settings)
     reason = unreplayable(settings, manifest) if settings else ""
     if reason:
         raise NotComputedError(Verdict.NOT_SHOWN, reason)
+
+
+def check_is_at_hand(settings: EnvironmentSettings) -> None:
+    """Check that the files that an environment needs are there.
+
+    Raises:
+        NotComputedError: If one is not.
+        EnvironmentFault: If one has changed.
+    """
+    try:
+        check_files(settings)
+    except SourceMissingError as error:
+        raise NotComputedError(Verdict.NOT_SHOWN, first_line(error)) from error
 
 
 def evaluated_cells(config: StarPOConfig) -> dict[str, EnvironmentSettings]:
