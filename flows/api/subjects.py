@@ -24,7 +24,6 @@ from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.envs.questions.environment import QuestionsSettings
 from starpo.ragen.envs.questions.guess import guess_settings
-from starpo.ragen.envs.variants import VARIANTS
 from starpo.ragen.store import Store
 from starpo.ragen.store.named_rollouts import named_rollouts
 from starpo.ragen.studies.checkpoints import environment_difference
@@ -112,7 +111,7 @@ class PlannedSubjects:
     Attributes:
         runs: `RUN` and `RUN:40`.
         subjects: Name of every other subject -> its runs of no iteration.
-        environments: Names of panels of the runs, or of environments, if these alone are evaluated.
+        environments: Names of panels of the runs, if these alone are evaluated.
         panels: Else, panels on which they are evaluated; empty for their own.
     """
 
@@ -130,8 +129,9 @@ def plan_subjects(
     Args:
         store: Where the runs are.
         subjects: Runs (`RUN`, `RUN:40`), models as policy.name_or_path, `MODEL@http://SERVER/v1`, 'random', 'solver'.
-        on: Presets or TOML files of settings, environments as of `starpo envs`, files of questions, panels of a run
-            (`RUN`), initial states of a rollout (`RUN:58`). Empty: the panels of the first run among the subjects.
+        on: Names of panels of the first run among the subjects, presets or TOML files of settings, environments as of
+            `starpo envs`, files of questions, panels of a run (`RUN`), initial states of a rollout (`RUN:58`). Empty:
+            the panels of the first run among the subjects.
         overrides: Dotted path -> value of settings of subjects that are no runs.
         sizes: `num_prompts` and `samples_per_prompt` of panels, as far as they are given.
 
@@ -150,9 +150,12 @@ def plan_subjects(
     if not (others or on):
         return PlannedSubjects(runs, {}, [], {})
     first = _config_of(store, runs[0].partition(":")[0]) if runs else None
-    if first is not None and not others and all(text in first.panels or text in VARIANTS for text in on):
+    if first is not None and not others and all(text in first.panels for text in on):
         return PlannedSubjects(runs, {}, list(on), {})
-    tasks = [task for text in on for task in read_task(store, text)]
+    tasks: list[Task] = []
+    for text in on:
+        known = first.panels.get(text) if first is not None else None
+        tasks += [Task(text, known, first.agent, first)] if first and known else read_task(store, text)
     if not tasks and others:
         if first is None:
             raise ConfigError(
@@ -255,15 +258,16 @@ def _states_of(store: Store, text: str, run: str) -> Task:
 def _panels(tasks: Sequence[Task]) -> dict[str, SweepPanel]:
     """Return the panels of tasks of one type of environment by name.
 
-    The first has that of the type if its settings are the type's defaults: runs may have measured themselves on it.
+    An environment by itself that comes first has the name of its type if its settings are the type's defaults: runs may
+    have measured themselves on it.
 
     Raises:
         ConfigError: If two tasks of one name have different environments.
     """
     panels: dict[str, SweepPanel] = {}
     kind = tasks[0].environment.type
-    is_plain = tasks[0].environment.model_dump(exclude_defaults=True).keys() <= {"type"}
-    names = [kind if is_plain and not tasks[0].env_seeds else tasks[0].name, *(task.name for task in tasks[1:])]
+    is_plain = tasks[0].base is None and tasks[0].environment.model_dump(exclude_defaults=True).keys() <= {"type"}
+    names = [kind if is_plain else tasks[0].name, *(task.name for task in tasks[1:])]
     if kind in names[1:] and not tasks[0].env_seeds:
         names[0] = kind
     for name, task in zip(names, tasks, strict=True):

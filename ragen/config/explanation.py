@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from starpo.ragen.config.structure import alternatives, setting
-from starpo.ragen.core.gone import replaced
 from starpo.ragen.core.redaction import hidden_if_secret
 from starpo.ragen.core.visible import MAX_VALUE, quoted
 
@@ -45,6 +44,8 @@ def _line(details: ErrorDetails, model: type[BaseModel], sources: Mapping[str, s
     where = f"{path}{shown}{f' ({source})' if source else ''}: " if path else ""
     match details["type"]:
         case "extra_forbidden":
+            from starpo.ragen.core.gone import replaced
+
             known = f"; known: {', '.join(names)}" if names else ""
             name = path.rpartition(".")[2][:MAX_VALUE]
             return f"{where}no such setting{replaced('setting', name) or near(name, names)}{known}"

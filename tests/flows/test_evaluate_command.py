@@ -75,6 +75,15 @@ def test_server_is_told_whole_environments(store: Store) -> None:
     assert Sweep.make(parameter, "the flow") == sweep
 
 
+@pytest.mark.parametrize("on", ["Bandit", "BanditRev", "Sokoban", "SokobanNewVocab", "sokoban", "mine"])
+def test_company_changes_no_key(store: Store, on: str) -> None:
+    def keys(*subjects: str) -> set[str]:
+        sweep = read_evaluation(store, subjects, [on], {}, {}).sweep
+        return {planned.work.key for planned in plan_sweep(store, sweep.model_copy(update={"subjects": {}})).cells}
+
+    assert keys("mine") == keys("mine", "random") != set()
+
+
 @pytest.fixture
 def unfinished(monkeypatch: pytest.MonkeyPatch) -> None:
     """Server that accepts every deployment and does nothing."""
