@@ -10,6 +10,7 @@ from pydantic import Field
 
 from starpo.ragen.agents.evaluation.comparison import Prompt, paired_comparison
 from starpo.ragen.agents.evaluation.intervals import mean_interval
+from starpo.ragen.core.counts import counted
 from starpo.ragen.studies.checkpoints import SweepCell
 from starpo.ragen.studies.outcomes import CellOutcome
 from starpo.ragen.studies.pairs import Pair, Policy, compare_pairs
@@ -68,6 +69,10 @@ class SweepResult(StudyResult):
     """Every ranked line against every one above it; absent in results of earlier releases."""
     num_errors: int = 0
     """Number of episodes that ended in an environment error or at a deadline."""
+    num_requests: dict[str, int] = Field(default_factory=dict)
+    """Run or subject -> requests that its server answered, of all panels and seeds; of servers alone."""
+    num_repeated: dict[str, int] = Field(default_factory=dict)
+    """Run or subject -> how often one of them was sent again, since the server limits rates, failed or was away."""
     unknown_origins: dict[str, int] = Field(default_factory=dict)
     """Run -> stages of its training that are not in the store, if there are any."""
 
@@ -107,6 +112,11 @@ class SweepResult(StudyResult):
             caveats.append(
                 f"{self.num_errors} episodes ended in an environment error or at a deadline and are not counted"
             )
+        caveats += [
+            f"{name}: {counted(number, 'request')} had to be sent again until all {self.num_requests[name]:,} were "
+            "answered (a limit of rates, an error of the server, a lost connection)"
+            for name, number in self.num_repeated.items()
+        ]
         caveats += [f"run {run} does not have {what} yet" for run, what in self.waiting.items()]
         return caveats
 
@@ -152,6 +162,7 @@ def summarise(
     policies = _by_policy(cells, outcomes)
     means = _means(policies)
     pairs = compare_pairs(policies, list(means))
+    requests, repeated = (_summed(cells, outcomes, name) for name in ("engine_requests", "engine_retries"))
     headlines = {cell.run: outcomes[cell.label].headline for cell in cells if cell.label in outcomes}
     return SweepResult(
         name=sweep.name,
@@ -164,10 +175,22 @@ def summarise(
         leaderboard=_leaderboard(policies, means, pairs, sweep.is_matrix),
         pairs=pairs,
         num_errors=int(sum(outcome.headline.get("num_errors", 0.0) for outcome in outcomes.values())),
+        num_requests=requests,
+        num_repeated={name: number for name, number in repeated.items() if number},
         unknown_origins={
             run: int(of["num_unknown_origins"]) for run, of in headlines.items() if "num_unknown_origins" in of
         },
     )
+
+
+def _summed(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome], metric: str) -> dict[str, int]:
+    """Return run or subject -> the sum of a metric over its cells; without those that have it nowhere."""
+    summed: dict[str, int] = {}
+    for cell in cells:
+        headline = outcomes[cell.label].headline if cell.label in outcomes else {}
+        if metric in headline:
+            summed[cell.run] = summed.get(cell.run, 0) + int(headline[metric])
+    return summed
 
 
 def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome]) -> dict[Policy, dict[str, Measured]]:

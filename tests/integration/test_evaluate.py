@@ -123,16 +123,19 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 def test_server_that_fails_loses_nothing(store: Store, server: Server) -> None:
     server.say = "<think>I try.</think><answer>Phoenix</answer>"
-    server.script = ["500" if n % 10 == 3 else "429" if n % 10 == 7 else "ok" for n in range(100)]
+    server.script = [{3: "500", 5: "reset", 7: "429"}.get(n % 10, "ok") for n in range(100)]
     subject = f"a-model@{server.url}"
     result = starpo.evaluate([subject, "random"], "Bandit", num_prompts=24, store=store.url, quiet=True)
     score = next(row.scores["bandit"] for row in result.leaderboard if row.run == subject)
     assert (score.num_prompts, score.num_episodes, result.num_errors) == (24, 24, 0)
-    assert {what for _, what, *_ in server.requests} == {"ok", "500", "429"}
+    assert {what for _, what, *_ in server.requests} == {"ok", "500", "429", "reset"}
     (run,) = result.sweep.subjects[subject]
     metrics = starpo.open_run(run, store.url).table("metrics").to_pylist()
     retries = [row["value"] for row in metrics if row["name"] == "evaluation/bandit/engine_retries"]
     assert retries == [len(server.requests) - 24]
+    assert (result.num_requests, result.num_repeated) == ({subject: 24}, {subject: len(server.requests) - 24})
+    repeated = f"{subject}: {len(server.requests) - 24} requests had to be sent again until all 24 were answered"
+    assert repeated in " ".join(result.warnings)
 
 
 def test_tokens_of_server_are_stored(store: Store, server: Server) -> None:
