@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from starpo.flows.console.progress import COUNTED, progress_bar
+from starpo.ragen.agents.policy.agent_settings import write_agent
 from starpo.ragen.agents.policy.initial_states import write_states
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
 from starpo.ragen.core.outputs import is_vacant, whole_folder
@@ -77,6 +78,7 @@ def _exported(
     from starpo.ragen.agents.policy.save import make_portable
 
     make_portable(output)
+    write_agent(output, store.runs.get(run).config.get("agent", {}))
     return facts | _note_training(store, key, output)
 
 

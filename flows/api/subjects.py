@@ -14,6 +14,7 @@ from typing import Any
 from starpo.flows.api.experiment import agent_of_questions, environment_named, recipe, turn_limits, with_room
 from starpo.flows.presets import PRESETS
 from starpo.flows.presets import preset as load_preset
+from starpo.ragen.agents.policy.agent_settings import read_agent
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import apply_overrides, recorded_config
@@ -209,7 +210,8 @@ def read_subject(store: Store, text: str) -> Subject:
             "MODEL@http://SERVER/v1, and neither 'random' nor 'solver'; a model of an installed package is "
             "package:NAME, one on the hub OWNER/NAME"
         )
-    return Subject(text, {"policy": {"type": "pretrained", "name_or_path": text}})
+    prompts = {f"agent.{name}": value for name, value in (read_agent(place) if place else {}).items()}
+    return Subject(text, {"policy": {"type": "pretrained", "name_or_path": text}, **prompts})
 
 
 def read_task(store: Store, text: str) -> list[Task]:

@@ -5,6 +5,7 @@
     adapter         LoRA adapters beside a policy's weights, and merging them
     complete        a checkpoint folder that is complete: adapters together with their base's weights
     initial_states  the initial states of a policy's training, as its folder records them
+    agent_settings  the prompts that an exported policy was trained on, as its folder records them
     token_texts     the part of a recorded text that each token spells
     source          `resolve_policy`: from a hub's name, folder, GGUF file or package to one checked folder
     gguf            a folder in Hugging Face's layout made from a GGUF file
