@@ -33,7 +33,12 @@ def compare(
     differing = differing_settings(records)
     if as_json:
         facts = [
-            {**one.facts, "success_best": one.best, "difference": one.difference and one.difference.model_dump()}
+            {
+                **one.facts,
+                "success_best": one.best,
+                "difference": one.difference and one.difference.model_dump(),
+                "words": one.words,
+            }
             for one in comparisons
         ]
         print_json({"runs": facts, "settings": differing})

@@ -7,13 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from starpo.ragen.agents.evaluation.comparison import (
-    COUNTED,
-    Counts,
-    compare_counts,
-    counts_by_prompt,
-)
+from starpo.ragen.agents.evaluation.comparison import COUNTED, counts_by_prompt
 from starpo.ragen.evidence.run_facts import evaluation_curve, run_facts
+from starpo.ragen.evidence.view.last_evaluations import LastEvaluation, compare_last
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunRecord
 from starpo.ragen.studies.scores import Comparison, corrected
@@ -27,12 +23,14 @@ class ComparedRun:
     Attributes:
         facts: Identity, progress and success (`listing.run_facts`).
         curve: Its evaluations: iteration, success, low, high.
-        difference: Its last success minus that of the first run; None for the first run, or if one has no evaluation.
+        difference: Its last success minus that of the first run; None for the first run, or if they are not compared.
+        words: What that comes to, or why they are not compared; empty for the first run.
     """
 
     facts: Mapping[str, Any]
     curve: Sequence[Mapping[str, float]]
     difference: Comparison | None
+    words: str
 
     @property
     def best(self) -> float | None:
@@ -61,16 +59,17 @@ def compared(store: Store, records: Sequence[RunRecord]) -> list[ComparedRun]:
     Raises:
         StoreError: If an artifact is missing or damaged.
     """
-    counts = [_last_counts(store, record) for record in records]
-    differences = {
-        record.name: difference
-        for record, of_run in zip(records[1:], counts[1:], strict=True)
-        if (difference := compare_counts(of_run, counts[0]))
-    }
-    comparisons = corrected(differences)
+    base, *others = [_last_evaluation(store, record) for record in records]
+    to_first = {run.name: compare_last(last, base) for run, last in zip(records[1:], others, strict=True)}
+    comparisons = corrected({name: difference for name, (difference, _) in to_first.items() if difference})
     return [
-        ComparedRun(run_facts(store, record), evaluation_curve(store, record), comparisons.get(record.name))
-        for record in records
+        ComparedRun(
+            run_facts(store, run),
+            evaluation_curve(store, run),
+            comparisons.get(run.name),
+            to_first[run.name][1] if run.name in to_first else "",
+        )
+        for run in records
     ]
 
 
@@ -93,7 +92,7 @@ def success_rows(runs: Sequence[ComparedRun]) -> list[dict[str, str]]:
 
 def difference_rows(runs: Sequence[ComparedRun]) -> list[dict[str, str]]:
     """Return a row of text for each run but the first: its difference from the first."""
-    return [{"run": str(one.facts["run"]), **_difference(one.difference, "not evaluated")} for one in runs[1:]]
+    return [{"run": str(one.facts["run"]), **_difference(one.difference, one.words)} for one in runs[1:]]
 
 
 def remarks(runs: Sequence[ComparedRun]) -> list[str]:
@@ -122,11 +121,12 @@ def table_rows(runs: Sequence[ComparedRun]) -> list[dict[str, str]]:
     ]
 
 
-def _last_counts(store: Store, run: RunRecord) -> Counts:
-    """Count the successes of a run's last evaluation on the panel of its environment; empty without one."""
+def _last_evaluation(store: Store, run: RunRecord) -> LastEvaluation:
+    """Read a run's last evaluation on the panel of its environment."""
     keys = [stages.get(f"evaluate:{run.environment}") for stages in store.runs.iterations(run.name).values()]
     last = next((of["episodes"] for of in reversed(keys) if of), None)
-    return {} if last is None else counts_by_prompt(store.read_table("episodes", last, columns=COUNTED))[0]
+    counts = last and counts_by_prompt(store.read_table("episodes", last, columns=COUNTED))[0]
+    return LastEvaluation(run.environment, last is not None, counts or {})
 
 
 def _interval(numbers: Mapping[str, Any], name: str) -> str:

@@ -146,6 +146,17 @@ def test_other_panels_are_not_paired(store: str, evaluated: Callable) -> None:
     assert "paired by state" not in output
 
 
+def test_other_environment_is_not_compared(store: str, evaluated: Callable) -> None:
+    evaluated("half", [True] * 3 + [False] * 21)
+    config = {"environment": {"type": "frozen_lake"}}
+    Store(store).runs.create("lake", flow="starpo", preset=None, config=config)
+    words = "not compared: it is evaluated on frozen_lake, the first run on sokoban"
+    assert words in ragen("compare", "half", "lake", "--store", store)
+    other = json.loads(ragen("compare", "half", "lake", "--store", store, "--json"))["runs"][1]
+    assert (other["difference"], other["words"]) == (None, words)
+    assert "not compared: it has no evaluation yet" in ragen("compare", "half", "quarter", "--store", store)
+
+
 def test_several_differences_are_corrected(store: str, evaluated: Callable, make_run: Callable, tmp_path: Path) -> None:
     """Six states up and none down: 2 / 2^6, of two hypotheses; the other, 5 up of 10, has 2 / 2^5."""
     make_run(Store(store), "third", keep=0.75)
