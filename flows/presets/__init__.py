@@ -13,7 +13,6 @@ from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import load_config, read_fragment
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.gone import replaced
 from starpo.ragen.core.lookup import installed_folders
 from starpo.ragen.core.rooms import declared_folders
 
@@ -94,6 +93,8 @@ class Shipped:
             if path.suffix == ".toml":
                 hint = near(path.stem, names)
                 raise ConfigError(f"{path}: no such file; expected {self.word} by name or a TOML file{hint}")
+            from starpo.ragen.core.gone import replaced
+
             hint = replaced(self.word.split()[-1], name_or_path) or near(name_or_path, names)
             raise ConfigError(
                 f"'{name_or_path}' is neither {self.word} nor a TOML file{hint}; "
