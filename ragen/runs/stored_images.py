@@ -71,7 +71,7 @@ def read_places(
             if image is None:
                 raise ArtifactDamagedError(
                     f"trajectory {quoted(row['trajectory_id'])}, turn {row['turn']}, shows image {row['image']}, which "
-                    f"is not in images {key}; copy both from where they were made, or roll out again"
+                    f"is not in images {key}; copy both from where they were made, or play again"
                 )
             placed = places.setdefault((row["trajectory_id"], row["turn"]), [])
             placed.append(PlacedImage(row["position"], row["num_tokens"], image))
