@@ -109,6 +109,14 @@ class ObjectiveConfig(Settings):
     importance_cap: float | None = Field(None, ge=1.0)
     """Truncated importance sampling: multiply a token's loss by min(old / behaviour, cap). None: off. Not allowed with
     ratio_to = 'behaviour', whose ratio already contains that correction."""
+    importance_unit: Literal["token", "sequence", "sequence_geometric"] = "token"
+    """Unit of that weight: a token; a sequence (as in `ratio`), by the product of its tokens' ratios, which is unbiased
+    and varies with the length; or by their geometric mean."""
+    importance_floor: float | None = Field(None, gt=0, le=1)
+    """Smallest weight. None: 0."""
+    importance_outside: Literal["truncate", "mask"] = "truncate"
+    """Treatment of weights outside [importance_floor, importance_cap]. 'truncate': the nearest bound. 'mask': the
+    tokens have no surrogate; with a floor this is IcePop's band."""
     turn_order: Annotated[str, *registered(TURN_ORDERS)] = "together"
     """'together': all turns in one step. 'reverse': every mini-batch takes one step per turn, the last turn first, and
     the advantages of a turn are weighted by how the update has changed the turns after it (SeeUPO, 2602.06554).
@@ -148,6 +156,11 @@ class ObjectiveConfig(Settings):
                 "ratio_to = 'behaviour' takes the ratio to the sampling policy, so importance_cap would correct for "
                 "that policy a second time: leave importance_cap out, or set ratio_to = 'update_start'"
             )
+        if self.importance_cap is None and self.has_unit_importance:
+            raise ValueError(
+                "importance_unit, importance_floor and importance_outside shape the importance weights, and "
+                "importance_cap = None computes none: set importance_cap (2 is a common value), or leave them out"
+            )
         if self.surrogate == "gmpo" and self.ratio != "token":
             raise ValueError(
                 "surrogate = 'gmpo' takes the geometric mean of clipped token ratios itself, but "
@@ -186,6 +199,11 @@ class ObjectiveConfig(Settings):
         if {self.advantage_on, self.loss_on} != {"all"}:
             requirements |= {"spans"}
         return requirements | {"reference"} if self.kl_coefficient > 0 else requirements
+
+    @property
+    def has_unit_importance(self) -> bool:
+        """Whether importance weights are others than those of single tokens, truncated above."""
+        return (self.importance_unit, self.importance_floor, self.importance_outside) != ("token", None, "truncate")
 
     @property
     def companions(self) -> list[CompanionDeclaration]:

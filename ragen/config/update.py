@@ -81,6 +81,10 @@ class LoraConfig(Settings):
     """Seed of the adapters' initial weights, with which the policy is still unchanged."""
 
 
+_LATER = ("importance_unit", "importance_floor", "importance_outside")
+"""Settings without which updates were made already: at their defaults they are in no key, so that those are found."""
+
+
 @with_tables(LEARNERS, "learner")
 class UpdateConfig(ObjectiveConfig):
     """An update: its objective and its optimiser steps."""
@@ -202,5 +206,6 @@ class UpdateConfig(ObjectiveConfig):
             "kl_placement": self.kl_coefficient == 0,
             "prm": "prm" not in self.needs,
             **{name: name != self.learner for name in LEARNERS},
+            **{name: values[name] == type(self).model_fields[name].default for name in _LATER},
         }
         return {name: value for name, value in values.items() if not idle.get(name, False)}

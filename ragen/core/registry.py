@@ -221,8 +221,9 @@ LOSSES: dict[str, str] = {
     "loss": "starpo.ragen.learning.objectives.losses",
     "ratio": "starpo.ragen.learning.objectives.ratios",
     "kl": "starpo.ragen.learning.objectives.kl:KL_ESTIMATORS",
+    "importance": "starpo.ragen.learning.objectives.importance:UNITS",
 }
-"""Code that every objective uses, whatever its settings: loss weights, ratios and KL estimators."""
+"""Code of objectives that no setting names: loss weights and ratios; KL estimators and weights of units where used."""
 
 _CONFIG = "starpo.ragen.config"
 _ROLLOUT = "starpo.ragen.agents.rollout"

@@ -146,8 +146,8 @@ def update_code(config: ObjectiveConfig) -> dict[str, str]:
     if config.turn_order != "together":
         parts["turn_order"] = TURN_ORDERS[config.turn_order]
     parts |= {f"companion:{name}": code for name, code in _companion_code(config).items()}
-    losses = {role: code for role, code in LOSSES.items() if role != "kl" or config.kl_coefficient > 0}
-    return parts | losses
+    is_idle = {"kl": config.kl_coefficient == 0, "importance": not config.has_unit_importance}
+    return parts | {role: code for role, code in LOSSES.items() if not is_idle.get(role, False)}
 
 
 def _companion_code(config: ObjectiveConfig) -> dict[str, str]:

@@ -1,6 +1,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -176,19 +177,30 @@ def test_method_equal_over_tiny_presets(name: str, tmp_path: Path) -> None:
     assert all(objective == objectives[0] for objective in objectives)
 
 
+@pytest.mark.parametrize(
+    "corrections",
+    [
+        {"update.ratio_to": "behaviour", "update.effective_sample_reference": 0.5},
+        {
+            "update.importance_cap": 2.0,
+            "update.importance_unit": "sequence",
+            "update.importance_floor": 0.5,
+            "update.importance_outside": "mask",
+        },
+    ],
+)
 @pytest.mark.parametrize("name", METHODS.names())
-def test_a_method_leaves_nothing_of_another(name: str) -> None:
+def test_a_method_leaves_nothing_of_another(name: str, corrections: dict[str, Any]) -> None:
     """Holds for a run with other options, masks, shaping and corrections."""
     strange = {
         "update.num_epochs": 3,
-        "update.effective_sample_reference": 0.5,
         "update.advantage": "hgpo",
         "update.advantage_options": {"depth": 2},
         "update.surrogate": "sapo",
         "update.surrogate_options": {"tau_positive": 2.0},
         "update.shaping": ["by_length"],
         "update.loss_on": "think",
-        "update.ratio_to": "behaviour",
+        **corrections,
     }
     config = preset("smoke", strange)
     assert apply_overrides(config, method(name)).update == preset("smoke", method(name)).update

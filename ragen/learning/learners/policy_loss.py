@@ -5,7 +5,8 @@
 Legend: N response tokens of the update, M those of a micro-batch, B trajectories.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -19,8 +20,10 @@ from starpo.ragen.learning.learners.data.batches import MicroBatch
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
+from starpo.ragen.learning.objectives.importance import importance_weights
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 from starpo.ragen.learning.objectives.losses import token_weights, truncated_importance
+from starpo.ragen.learning.objectives.masks import masked_mean
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
 from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
 
@@ -53,6 +56,8 @@ class LossInputs:
         sequence_N: Index of each token's sequence: its context. Tokens without a loss (`loss_on`) are a sequence of
             their own: means over a sequence are over tokens with one. int64
         unit_N: Index of the unit that shares a ratio (`update.ratio`): the token's sequence or its turn. int64
+        importance_N: Importance weights (`update.importance_cap`). float32; None without.
+        importance_metrics: Of weights of units, over the tokens with a loss.
     """
 
     behaviour_logprobs_N: Tensor
@@ -61,6 +66,8 @@ class LossInputs:
     advantages_N: Tensor
     sequence_N: Tensor
     unit_N: Tensor
+    importance_N: Tensor | None = None
+    importance_metrics: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -77,14 +84,36 @@ class LossInputs:
         unit_N = sequence_N
         if config.ratio not in ("token", "sequence"):
             unit_N = sequence_N * (int(tokens.turn_N.max()) + 1) + tokens.turn_N
+        old_logprobs_N, behaviour_N = old_logprobs_N.to(device), tokens.behaviour_logprobs_N.to(device)
         return cls(
-            behaviour_logprobs_N=tokens.behaviour_logprobs_N.to(device),
-            old_logprobs_N=old_logprobs_N.to(device),
+            behaviour_logprobs_N=behaviour_N,
+            old_logprobs_N=old_logprobs_N,
             ref_logprobs_N=None if ref_logprobs_N is None else ref_logprobs_N.to(device),
             advantages_N=advantages_N.to(device),
             sequence_N=sequence_N.to(device),
             unit_N=unit_N.to(device),
+        ).weighted(tokens.mask(config.loss_on).to(device), config)
+
+    def weighted(self, has_loss_N: Tensor, config: UpdateConfig) -> "LossInputs":
+        """Return a copy with importance weights, if the objective has any."""
+        if config.importance_cap is None:
+            return self
+        given = self.old_logprobs_N, self.behaviour_logprobs_N
+        if not config.has_unit_importance:
+            return replace(self, importance_N=truncated_importance(*given, config.importance_cap))
+        weight_N, is_outside_N = importance_weights(
+            *given,
+            self.sequence_N,
+            config.importance_unit,
+            config.importance_cap,
+            config.importance_floor,
+            config.importance_outside,
         )
+        metrics = {
+            "update/importance_mean": float(masked_mean(weight_N.double(), has_loss_N)),
+            "update/importance_outside_share": float(masked_mean(is_outside_N.double(), has_loss_N)),
+        }
+        return replace(self, importance_N=weight_N, importance_metrics=metrics)
 
 
 @dataclass(frozen=True)
@@ -170,8 +199,8 @@ class PolicyLoss:
         with plugin_call("surrogate", SURROGATES, config.surrogate):
             surrogate = load(SURROGATES, config.surrogate)(inputs)
         surrogate_M = surrogate.loss_M
-        if config.importance_cap is not None:
-            surrogate_M = surrogate_M * truncated_importance(old_M, behaviour_M, config.importance_cap)
+        if given.importance_N is not None:
+            surrogate_M = surrogate_M * given.importance_N[token_M]
         loss_M = surrogate_M if self.only in (None, "task") else torch.zeros_like(surrogate_M)
         if "kl" in terms and self.only in (None, "kl"):
             assert given.ref_logprobs_N is not None

@@ -213,6 +213,7 @@ def _result(
         **({} if sample.is_all else {"update/old_is_from_rollout": float(start.old is not before)}),
         **start.companion_metrics,
         **prepared.validity,
+        **prepared.loss_inputs.importance_metrics,
         **measure_validity(inputs, "after", after_N, credit),
         **({} if kl_N is None else {"update/kl_reference": _mean(kl_N)}),
         **_reviews(inputs, prepared),

@@ -131,6 +131,11 @@ _ENTRIES: Mapping[str, tuple[str, str]] = {
     "update/clip_fraction_high": (_SHARE, "Tokens clipped at the upper bound"),
     "update/ratio_mean": (_RATIO, "Mean probability ratio of the policy to the old one, over all passes"),
     "update/ratio_max": (_RATIO, "Largest probability ratio"),
+    "update/importance_mean": (
+        _RATIO,
+        "Mean importance weight of a token, learner before its first step against sampler, within its bounds",
+    ),
+    "update/importance_outside_share": (_SHARE, "Tokens whose importance weight was beyond its bounds"),
     "update/staleness": ("updates", "Updates between the policy that played the rollout and the one updated"),
     "update/value_loss": ("loss", "Mean over steps of the critic's loss, a squared error"),
     "update/explained_variance": (

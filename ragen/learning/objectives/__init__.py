@@ -12,6 +12,7 @@ shaping        final transformations of the advantages
 ratios         probability ratios of a token, a turn, a sequence
 surrogates     clipped and otherwise bounded losses of a token
 losses         value loss, entropy, truncated importance, and the weight of a token in a batch's loss
+importance     importance weights of tokens by their sequence, truncated or masked
 chosen         importance weight of a response that search chose
 kl             per-token estimators of the divergence from a reference policy
 """
