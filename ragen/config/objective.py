@@ -77,15 +77,18 @@ class ObjectiveConfig(Settings):
     """Loss as a function of ratio and advantage. 'ppo': clipped, the smaller of the two terms. 'dual_clip': also
     bounded where the advantage is negative. 'loop': bounds symmetric in the log-ratio, from clip_high. 'cispo': clipped
     weights; every token keeps its gradient. 'sapo': a soft gate. 'gmpo': geometric mean of clipped ratios. 'clip_cov',
-    'kl_cov': the tokens that reduce entropy most are excluded, or penalised for moving. 'unclipped': importance weights
-    alone. 'sapo', 'gmpo', 'kl_cov' and 'unclipped' ignore clip_low and clip_high."""
+    'kl_cov': the tokens that reduce entropy most are excluded, or penalised for moving. 'dppo_tv', 'dppo_kl': tokens
+    whose probability has moved too far are excluded, by total variation or KL. 'unclipped': importance weights alone.
+    'sapo', 'gmpo', 'kl_cov' and 'unclipped' ignore clip_low and clip_high."""
     surrogate_options: dict[str, JsonValue] = Field(default_factory=dict)
     """Options of the surrogate. 'dual_clip': bound. 'sapo': tau_positive, tau_negative. 'gmpo': log_clip. 'clip_cov':
     share, low, high. 'kl_cov': share, coefficient. A custom surrogate receives them as `inputs.options`."""
     clip_low: float = Field(0.2, gt=0, lt=1)
-    """Lower clipping bound of the ratio: 1 - clip_low."""
+    """Lower clipping bound of the ratio: 1 - clip_low. With 'dppo_tv' and 'dppo_kl', the largest divergence of a token
+    that has become less probable: a difference of probabilities, or nats."""
     clip_high: float = Field(0.2, gt=0, le=10)
-    """Upper clipping bound of the ratio: 1 + clip_high."""
+    """Upper clipping bound of the ratio: 1 + clip_high. With 'dppo_tv' and 'dppo_kl' as clip_low, of a token that has
+    become more probable."""
     kl_coefficient: float = Field(0.0, ge=0, le=100)
     """Weight of the KL divergence to the reference policy (the run's first checkpoint). 0: no reference is loaded."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
@@ -165,6 +168,11 @@ class ObjectiveConfig(Settings):
             raise ValueError(
                 "surrogate = 'gmpo' takes the geometric mean of clipped token ratios itself, but "
                 f"ratio = '{self.ratio}' combines them before: set ratio = 'token'"
+            )
+        if self.surrogate in ("dppo_tv", "dppo_kl") and self.ratio != "token":
+            raise ValueError(
+                f"surrogate = '{self.surrogate}' judges each token by its own probabilities, but ratio = "
+                f"'{self.ratio}' is that of several: set ratio = 'token'"
             )
         if self.turn_order != "together" and (self.ratio == "sequence" or self.surrogate == "gmpo"):
             spanning = "surrogate = 'gmpo'" if self.surrogate == "gmpo" else "ratio = 'sequence'"

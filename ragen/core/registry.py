@@ -183,6 +183,8 @@ SURROGATES = _registry(
         "gmpo": Entry(f"{_OBJECTIVES}.surrogates:gmpo", options=f"{_OPTIONS}:GMPOOptions"),
         "clip_cov": Entry(f"{_OBJECTIVES}.surrogates:clip_cov", "covariances", f"{_OPTIONS}:ClipCovOptions"),
         "kl_cov": Entry(f"{_OBJECTIVES}.surrogates:kl_cov", "covariances", f"{_OPTIONS}:KLCovOptions"),
+        "dppo_tv": f"{_OBJECTIVES}.trust_regions:dppo_tv",
+        "dppo_kl": f"{_OBJECTIVES}.trust_regions:dppo_kl",
     },
     takes_targets=True,
 )

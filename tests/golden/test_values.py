@@ -77,7 +77,7 @@ def computed() -> dict[str, Any]:
                 ).loss_M.tolist()
                 for name in sorted(SURROGATES)
                 for level in ("token", "sequence", "turn_arithmetic")
-                if level == "token" or name != "gmpo"
+                if level == "token" or name not in ("gmpo", "dppo_tv", "dppo_kl")
             },
             "truncated_importance": losses.truncated_importance(POLICY, OLD, 1.5).tolist(),
             "value_loss": losses.value_loss(POLICY, OLD, SIGNALS, 0.2).tolist(),

@@ -11,6 +11,7 @@ anchor_states  estimators that compare turns in the same state
 shaping        final transformations of the advantages
 ratios         probability ratios of a token, a turn, a sequence
 surrogates     clipped and otherwise bounded losses of a token
+trust_regions  losses without tokens whose probability has moved too far
 losses         value loss, entropy, truncated importance, and the weight of a token in a batch's loss
 importance     importance weights of tokens by their sequence, truncated or masked
 chosen         importance weight of a response that search chose

@@ -27,6 +27,7 @@ from starpo.ragen.methods.sequential_turns import last_turn_first
 from tests.ragen.learning.learners.test_ratio import sampled_by
 
 PLAIN = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
+BY_TOKEN = {"gmpo", "dppo_tv", "dppo_kl"}
 BASE = {"advantage": "grpo", "num_minibatches": 1, "optimiser": PLAIN, "critic": CriticConfig(optimiser=PLAIN)}
 
 
@@ -92,7 +93,8 @@ def test_kind_masks_add_up_to_whole(policy_folder, make_trajectories, context):
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("surrogate", "ratio"), [*product(sorted(set(SURROGATES) - {"gmpo"}), RATIOS), ("gmpo", "token")]
+    ("surrogate", "ratio"),
+    [*product(sorted(set(SURROGATES) - BY_TOKEN), RATIOS), *product(sorted(BY_TOKEN), ["token"])],
 )
 def test_micro_batches_change_no_objective(policy_folder, make_trajectories, context, surrogate, ratio):
     """Micro-batches of 16 tokens and a single one agree; another policy sampled the tokens, so ratios are not 1."""
@@ -276,6 +278,7 @@ def test_learning_rate_scales_with_sample_size(policy_folder, make_trajectories,
     ("settings", "reason"),
     [
         ({"surrogate": "gmpo", "ratio": "sequence"}, "gmpo' takes the geometric mean"),
+        ({"surrogate": "dppo_kl", "ratio": "sequence"}, "judges each token by its own probabilities"),
         ({"turn_order": "reverse", "ratio": "sequence"}, "may span several"),
         ({"shaping": ["zero"]}, "neither has a weight"),
         ({"importance_cap": 2.0, "effective_sample_reference": 0.5}, "set only one of them"),
