@@ -133,7 +133,9 @@ def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> Sta
     return load_config(PRESETS.path(name_or_path), search_path=PRESETS.folders, overrides=overrides or {})
 
 
-_SWITCHED_OFF = ("update.importance_cap", "update.importance_floor", "update.effective_sample_reference")
+_SWITCHED_OFF = tuple(
+    f"update.{name}" for name in ("importance_cap", "importance_floor", "negative_max_kl", "effective_sample_reference")
+)
 """Parts of an objective that None disables. TOML has no null, so a shipped method disables them unless it sets them."""
 
 

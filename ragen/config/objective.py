@@ -98,6 +98,9 @@ class ObjectiveConfig(Settings):
     kl_placement: Literal["loss", "reward"] = "loss"
     """'loss': add the divergence to the loss. 'reward': subtract it from the token's reward before advantages are
     estimated. 'k1' in the loss, as in the public code, reports the divergence but does not penalise it."""
+    should_weigh_kl: bool = False
+    """Multiply that divergence in the loss by the token's ratio (`ratio_to`): with 'k3' its value and its gradient are
+    then those of KL(policy || reference), whoever sampled (DeepSeek-V3.2)."""
     entropy_coefficient: float = Field(0.0, ge=0, le=10)
     """Weight of the entropy bonus, the policy's mean token entropy."""
     aggregation: Literal["token_mean", "sequence_mean", "dr_grpo"] = "sequence_mean"
@@ -120,6 +123,9 @@ class ObjectiveConfig(Settings):
     importance_outside: Literal["truncate", "mask"] = "truncate"
     """Treatment of weights outside [importance_floor, importance_cap]. 'truncate': the nearest bound. 'mask': the
     tokens have no surrogate; with a floor this is IcePop's band."""
+    negative_max_kl: float | None = Field(None, gt=0)
+    """Leave out tokens with a negative advantage in sequences whose mean log(behaviour / policy), nats per token, is
+    above this: the policy has left them already (DeepSeek-V3.2; 0.5 is a start). They count as clipped. None: off."""
     turn_order: Annotated[str, *registered(TURN_ORDERS)] = "together"
     """'together': all turns in one step. 'reverse': every mini-batch takes one step per turn, the last turn first, and
     the advantages of a turn are weighted by how the update has changed the turns after it (SeeUPO, 2602.06554).
@@ -163,6 +169,13 @@ class ObjectiveConfig(Settings):
             raise ValueError(
                 "importance_unit, importance_floor and importance_outside shape the importance weights, and "
                 "importance_cap = None computes none: set importance_cap (2 is a common value), or leave them out"
+            )
+        of_reverse_kl = self.kl_estimator == "k3" and self.kl_placement == "loss"
+        if self.should_weigh_kl and not (self.kl_coefficient and of_reverse_kl):
+            raise ValueError(
+                "should_weigh_kl = true makes 'k3' in the loss an estimate of the reverse KL, but kl_coefficient = "
+                f"{self.kl_coefficient:g}, kl_estimator = '{self.kl_estimator}', kl_placement = '{self.kl_placement}': "
+                "set kl_coefficient > 0, 'k3' and 'loss', or leave it out"
             )
         if self.surrogate == "gmpo" and self.ratio != "token":
             raise ValueError(

@@ -135,14 +135,19 @@ class StarPOConfig(Settings):
             )
         self.filter.check_fits(self.rollout)
         self.update.check_fits(self.rollout, self.agent, self.reward)
-        thresholds = self.online_max_kl, self.online_min_effective_sample_size, self.update.effective_sample_reference
+        thresholds = (
+            self.online_max_kl,
+            self.online_min_effective_sample_size,
+            self.update.effective_sample_reference,
+            self.update.negative_max_kl,
+        )
         is_measured = any(threshold is not None for threshold in thresholds)
         if self.rollout.top_p < 1.0 and (self.update.is_corrected or is_measured):
             raise ValueError(
                 f"rollout.top_p = {self.rollout.top_p:g} samples from a truncated distribution, so ratios to the "
                 "sampling policy (update.importance_cap, update.ratio_to = 'behaviour', "
-                "update.effective_sample_reference, online_max_kl, online_min_effective_sample_size) would "
-                "be wrong: set rollout.top_p = 1, or leave those out"
+                "update.effective_sample_reference, update.negative_max_kl, online_max_kl, "
+                "online_min_effective_sample_size) would be wrong: set rollout.top_p = 1, or leave those out"
             )
         if self.rollout.staleness > 0 and self.online_k > 1:
             raise ValueError(

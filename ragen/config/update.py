@@ -81,7 +81,7 @@ class LoraConfig(Settings):
     """Seed of the adapters' initial weights, with which the policy is still unchanged."""
 
 
-_LATER = ("importance_unit", "importance_floor", "importance_outside")
+_LATER = ("importance_unit", "importance_floor", "importance_outside", "should_weigh_kl", "negative_max_kl")
 """Settings without which updates were made already: at their defaults they are in no key, so that those are found."""
 
 

@@ -224,8 +224,9 @@ LOSSES: dict[str, str] = {
     "ratio": "starpo.ragen.learning.objectives.ratios",
     "kl": "starpo.ragen.learning.objectives.kl:KL_ESTIMATORS",
     "importance": "starpo.ragen.learning.objectives.importance:UNITS",
+    "off_policy": "starpo.ragen.learning.objectives.off_policy",
 }
-"""Code of objectives that no setting names: loss weights and ratios; KL estimators and weights of units where used."""
+"""Code of objectives that no setting names: loss weights and ratios; the others where they are used."""
 
 _CONFIG = "starpo.ragen.config"
 _ROLLOUT = "starpo.ragen.agents.rollout"

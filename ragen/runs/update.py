@@ -146,7 +146,11 @@ def update_code(config: ObjectiveConfig) -> dict[str, str]:
     if config.turn_order != "together":
         parts["turn_order"] = TURN_ORDERS[config.turn_order]
     parts |= {f"companion:{name}": code for name, code in _companion_code(config).items()}
-    is_idle = {"kl": config.kl_coefficient == 0, "importance": not config.has_unit_importance}
+    is_idle = {
+        "kl": config.kl_coefficient == 0,
+        "importance": not config.has_unit_importance,
+        "off_policy": config.negative_max_kl is None and not config.should_weigh_kl,
+    }
     return parts | {role: code for role, code in LOSSES.items() if not is_idle.get(role, False)}
 
 

@@ -182,6 +182,7 @@ def test_method_equal_over_tiny_presets(name: str, tmp_path: Path) -> None:
     [
         {"update.ratio_to": "behaviour", "update.effective_sample_reference": 0.5},
         {
+            "update.negative_max_kl": 0.5,
             "update.importance_cap": 2.0,
             "update.importance_unit": "sequence",
             "update.importance_floor": 0.5,

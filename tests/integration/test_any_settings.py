@@ -105,6 +105,8 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "update.importance_unit": ("token", "sequence", "sequence_geometric"),
     "update.importance_floor": (None, 0.5),
     "update.importance_outside": ("truncate", "mask"),
+    "update.negative_max_kl": (None, 0.01),
+    "update.should_weigh_kl": (False, True),
     "update.turn_order": ("together", "together", "reverse"),
     "update.effective_sample_reference": (None, None, 0.5),
     "update.num_epochs": (1, 2),

@@ -24,6 +24,7 @@ from starpo.ragen.learning.objectives.importance import importance_weights
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 from starpo.ragen.learning.objectives.losses import token_weights, truncated_importance
 from starpo.ragen.learning.objectives.masks import masked_mean
+from starpo.ragen.learning.objectives.off_policy import is_left_behind, reverse_kl
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
 from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
 
@@ -201,16 +202,26 @@ class PolicyLoss:
         surrogate_M = surrogate.loss_M
         if given.importance_N is not None:
             surrogate_M = surrogate_M * given.importance_N[token_M]
+        is_low_M, is_high_M = surrogate.is_low_M, surrogate.is_high_M
+        if config.negative_max_kl is not None:
+            is_left_M = is_left_behind(
+                logprobs_M, behaviour_M, inputs.advantages_M, inputs.sequence_M, config.negative_max_kl
+            )
+            surrogate_M = torch.where(is_left_M, 0.0, surrogate_M)
+            is_low_M, is_high_M = is_low_M | is_left_M, is_high_M & ~is_left_M
         loss_M = surrogate_M if self.only in (None, "task") else torch.zeros_like(surrogate_M)
         if "kl" in terms and self.only in (None, "kl"):
             assert given.ref_logprobs_N is not None
-            divergence_M = KL_ESTIMATORS[config.kl_estimator](logprobs_M, given.ref_logprobs_N[token_M])
+            ref_M = given.ref_logprobs_N[token_M]
+            if config.should_weigh_kl:
+                divergence_M = reverse_kl(logprobs_M, ref_M, log_ratio_M)
+            else:
+                divergence_M = KL_ESTIMATORS[config.kl_estimator](logprobs_M, ref_M)
             loss_M = loss_M + config.kl_coefficient * divergence_M
         if "entropy" in terms and self.only in (None, "entropy"):
             loss_M = loss_M - config.entropy_coefficient * entropy[0]
         weighted_M = loss_M * weights_M
         self.terms_N[token_M] = weighted_M.detach().to(self.terms_N.dtype)
         task_M = (surrogate_M * weights_M).detach()
-        clipped = surrogate.is_low_M, surrogate.is_high_M
-        self.ledger.note_tokens(token_M, weights_M > 0, ratio_M, *clipped, task_M.abs())
+        self.ledger.note_tokens(token_M, weights_M > 0, ratio_M, is_low_M, is_high_M, task_M.abs())
         return weighted_M.sum(), task_M.sum()

@@ -126,7 +126,7 @@ _ENTRIES: Mapping[str, tuple[str, str]] = {
     "update/gradient_norm_max": (_NORM, "Largest gradient norm of a step, before clipping"),
     "update/learning_rate": ("per step", "Learning rate of the policy's optimiser"),
     "update/matrix_learning_rate": ("per step", "Muon's learning rate of matrices"),
-    "update/clip_fraction": (_SHARE, "Tokens whose ratio was clipped, over all passes"),
+    "update/clip_fraction": (_SHARE, "Tokens whose ratio was clipped, or that were left out for it, over all passes"),
     "update/clip_fraction_low": (_SHARE, "Tokens clipped at the lower bound"),
     "update/clip_fraction_high": (_SHARE, "Tokens clipped at the upper bound"),
     "update/ratio_mean": (_RATIO, "Mean probability ratio of the policy to the old one, over all passes"),

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from starpo.ragen.config.update import UpdateConfig
+from tests.ragen.learning.learners.conftest import loaded
 from tests.ragen.learning.learners.test_objective import BASE, gradient, update
 from tests.ragen.learning.learners.test_ratio import sampled_by
 
@@ -36,6 +37,34 @@ def test_masked_sequences_have_no_gradient(policy_folder, make_trajectories, con
     assert metrics["update/gradient_norm"] == metrics["update/policy_loss"] == 0
 
 
+def test_left_sequences_count_as_clipped(policy_folder, make_trajectories, context):
+    """The policy gives every token e^-0.3 times the sampler's probability: all negative advantages are left out."""
+    trajectories = sampled_by(-0.3, policy_folder, make_trajectories(4))
+    mean = sum(trajectory.trajectory_return for trajectory in trajectories) / 4
+    lengths = [trajectory.num_response_tokens for trajectory in trajectories]
+    is_bad = [trajectory.trajectory_return < mean for trajectory in trajectories]
+    near, far = (
+        update(policy_folder, trajectories, context, negative_max_kl=limit, aggregation="token_mean").metrics
+        for limit in (0.31, 0.29)
+    )
+    share = sum(length for length, bad in zip(lengths, is_bad, strict=True) if bad) / sum(lengths)
+    assert (near["update/clip_fraction"], far["update/clip_fraction_low"]) == (0, pytest.approx(share))
+    gained = [max(t.trajectory_return - mean, 0) * n for t, n in zip(trajectories, lengths, strict=True)]
+    assert far["update/policy_loss"] == pytest.approx(-sum(gained) / sum(lengths), rel=1e-5)
+
+
+def test_weighted_kl_starts_at_the_reference(policy_folder, make_trajectories, context):
+    """At the reference both divergences and their gradients are 0; after a step in the loss they differ."""
+    settings = {"kl_coefficient": 1.0, "num_epochs": 2}
+    norms = []
+    for should_weigh in (False, True):
+        config = UpdateConfig(**{**BASE, **settings, "should_weigh_kl": should_weigh})
+        metrics = loaded(config, policy_folder, policy_folder).update(make_trajectories(4), context).metrics
+        norms.append((metrics["update/gradient_norm"], metrics["update/kl_reference"]))
+    assert norms[0] != norms[1]
+    assert norms[1] == pytest.approx(norms[0], rel=0.2)
+
+
 def test_token_weights_report_nothing_new(policy_folder, make_trajectories, context):
     metrics = update(policy_folder, make_trajectories(4), context, importance_cap=2.0).metrics
     assert not [name for name in metrics if "importance" in name]
@@ -46,6 +75,9 @@ def test_token_weights_report_nothing_new(policy_folder, make_trajectories, cont
     [
         ({"importance_unit": "sequence"}, "importance_cap = None computes none: set importance_cap"),
         ({"importance_floor": 0.5}, "importance_cap = None computes none"),
+        ({"should_weigh_kl": True}, "an estimate of the reverse KL, but kl_coefficient = 0"),
+        ({"should_weigh_kl": True, "kl_coefficient": 0.1, "kl_estimator": "k2"}, "kl_estimator = 'k2'"),
+        ({"should_weigh_kl": True, "kl_coefficient": 0.1, "kl_placement": "reward"}, "kl_placement = 'reward'"),
     ],
 )
 def test_corrections_without_effect_are_refused(settings, reason):
