@@ -24,10 +24,11 @@ class ObjectiveConfig(Settings):
     """Advantage estimator. With a critic: 'gae' over tokens, 'bi_level_gae' over turns and tokens (VAGEN), 'turn_gae'
     with one value per turn (VAGEN Lite, Turn-PPO), 'hierarchical_gae' within and between segments. Without:
     'grpo' return minus the group mean, 'grpo_batch' minus the update's mean (BRPO), 'rloo' minus the mean of the other
-    members, 'opo' minus a length-weighted mean, 'remax' minus the return of the greedy rollout, 'reinforce' the return
-    itself (ARPO), 'reward_to_go' the rewards from a token on (REINFORCE++), 'otb' reward-to-go minus a baseline per
-    token position, 'gigpo' and 'hgpo' also compare turns in the same state, 'istar' also compares turns by the rewards
-    of a process reward model. Presets of complete methods: docs/objectives.md."""
+    members, 'maxrl' minus the group mean and over it, 'opo' minus a length-weighted mean, 'remax' minus the return of
+    the greedy rollout, 'reinforce' the return itself (ARPO), 'reward_to_go' the rewards from a token on (REINFORCE++),
+    'otb' reward-to-go minus a baseline per token position, 'gigpo' and 'hgpo' also compare turns in the same state,
+    'istar' also compares turns by the rewards of a process reward model. Presets of complete methods:
+    docs/objectives.md."""
     advantage_options: dict[str, JsonValue] = Field(default_factory=dict)
     """Options of the estimator. 'turn_gae': value_at. 'gigpo': step_weight, normaliser, over. 'hgpo': the same, plus
     depth and alpha. 'istar': step_weight. The other built-in ones have none; a custom estimator receives them as
@@ -35,7 +36,7 @@ class ObjectiveConfig(Settings):
     advantage_scale: Literal["none", "group", "batch"] = "none"
     """Divisor of the advantages. 'none': no scaling. 'group': the standard deviation of the group's returns (GRPO);
     needs an estimator that works on groups. 'batch': the standard deviation of the centred returns of all kept
-    trajectories. Not allowed with estimators that standardise themselves: 'istar', and 'gigpo' and 'hgpo' with
+    trajectories. Not allowed with estimators that divide themselves: 'istar', 'maxrl', and 'gigpo' and 'hgpo' with
     normaliser = 'std'."""
     std_ddof: Literal[0, 1] = 0
     """Delta degrees of freedom of the standard deviations in `advantage_scale` and `should_whiten`: the sum of squares
@@ -154,9 +155,9 @@ class ObjectiveConfig(Settings):
                 "'batch', or advantage to 'grpo' or 'rloo'"
             )
         if self.advantage_scale != "none" and self._is_standardised:
-            inner = "" if self.advantage == "istar" else ", or advantage_options.normaliser to 'none'"
+            inner = ", or advantage_options.normaliser to 'none'" if "normaliser" in self.advantage_options else ""
             raise ValueError(
-                f"advantage = '{self.advantage}' already divides its parts by standard deviations of their own, so "
+                f"advantage = '{self.advantage}' already divides its advantages by a number of its own, so "
                 f"advantage_scale = '{self.advantage_scale}' would divide them a second time: set advantage_scale to "
                 f"'none'{inner}"
             )
@@ -243,8 +244,8 @@ class ObjectiveConfig(Settings):
 
     @property
     def _is_standardised(self) -> bool:
-        """Whether the estimator divides by standard deviations itself."""
-        return self.advantage == "istar" or (
+        """Whether the estimator divides by standard deviations, or a mean, itself."""
+        return self.advantage in ("istar", "maxrl") or (
             self.advantage in ("gigpo", "hgpo") and self.advantage_options.get("normaliser") == "std"
         )
 

@@ -179,6 +179,11 @@ class UpdateConfig(ObjectiveConfig):
                 f"update.advantage = '{self.advantage}' subtracts the return of a greedy rollout of each group: "
                 "set rollout.num_greedy = 1 and reward.normalisation = 'none'"
             )
+        if "unnormalised" in self.needs and reward.normalisation != "none":
+            raise ValueError(
+                f"update.advantage = '{self.advantage}' normalises what the rewards pay itself, and "
+                f"reward.normalisation = '{reward.normalisation}' does so before: set reward.normalisation = 'none'"
+            )
         named = {"update.advantage_on": self.advantage_on, "update.loss_on": self.loss_on}
         for name, tokens in named.items():
             if tokens == "think" and not agent.should_think:

@@ -145,6 +145,7 @@ ADVANTAGES = _registry(
         "rloo": Entry(f"{_OBJECTIVES}.advantages:leave_one_out", "groups"),
         "opo": Entry(f"{_OBJECTIVES}.advantages:length_weighted", "groups"),
         "remax": Entry(f"{_OBJECTIVES}.advantages:greedy_baseline", "greedy"),
+        "maxrl": Entry(f"{_OBJECTIVES}.likelihood:maxrl", "groups unnormalised"),
         "reinforce": Entry(f"{_OBJECTIVES}.advantages:raw_return"),
         "reward_to_go": Entry(f"{_OBJECTIVES}.advantages:reward_to_go"),
         "otb": Entry(f"{_OBJECTIVES}.advantages:optimal_token_baseline", "groups probabilities"),

@@ -42,7 +42,8 @@ def test_group_scale_needs_group_estimator(advantage):
 
 @pytest.mark.parametrize("scale", ["group", "batch"])
 @pytest.mark.parametrize(
-    ("advantage", "options"), [("istar", {}), ("gigpo", {"normaliser": "std"}), ("hgpo", {"normaliser": "std"})]
+    ("advantage", "options"),
+    [("istar", {}), ("maxrl", {}), ("gigpo", {"normaliser": "std"}), ("hgpo", {"normaliser": "std"})],
 )
 def test_standardised_advantages_not_scaled_again(advantage, options, scale):
     with pytest.raises(ValidationError, match=rf"'{advantage}' already divides .* set advantage_scale to 'none'"):

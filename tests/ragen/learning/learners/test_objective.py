@@ -314,6 +314,10 @@ def test_inconsistent_settings_are_rejected_with_reason(settings, reason):
             {"update": {"advantage": "grpo_batch", "shaping": ["by_group_std"]}, "rollout": {"group_size": 1}},
             "compares",
         ),
+        (
+            {"update": {"advantage": "maxrl", "advantage_scale": "none"}, "reward": {"normalisation": "mean"}},
+            "set reward.normalisation = 'none'",
+        ),
         ({"update": {"loss_on": "think"}, "agent": {"should_think": False}}, "the agent does not reason"),
     ],
 )

@@ -36,6 +36,12 @@ def test_group_relative_by_hand():
     assert by_batch[:, 0].tolist() == pytest.approx([a / math.sqrt(120.4) for a in (-1, 1, -10, -10, 20)])
 
 
+def test_maxrl_by_hand():
+    # a success in four: mean 1/4, so (1 - 1/4) / (1/4) = 3 and -1; no success, and nothing but success: 0
+    inputs = inputs_of([[0.0]] * 8, returns=[1, 0, 0, 0, 0, 0, 1, 1], groups=[0, 0, 0, 0, 1, 1, 2, 2])
+    assert load(ADVANTAGES, "maxrl")(inputs).advantages_BT[:, 0].tolist() == pytest.approx([3, -1, -1, -1, 0, 0, 0, 0])
+
+
 def test_public_code_scales_by_hand():
     # returns 0 0 0 8: mean 2, squared deviations 4 + 4 + 4 + 36 = 48, so the std with ddof 1 is sqrt(48 / 3) = 4
     inputs = inputs_of([[0.0]] * 4, returns=[0, 0, 0, 8])

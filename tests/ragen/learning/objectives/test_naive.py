@@ -45,6 +45,13 @@ class Naive:
     def grpo(self):
         return self.spread(lambda b: self.returns[b] - mean([self.returns[c] for c in self.mates(b)]))
 
+    def maxrl(self):
+        def advantage(b):
+            centre = mean([self.returns[c] for c in self.mates(b)])
+            return (self.returns[b] - centre) / centre if centre > 1e-6 else 0.0
+
+        return self.spread(advantage)
+
     def grpo_batch(self):
         return self.spread(lambda b: self.returns[b] - mean(self.returns))
 
