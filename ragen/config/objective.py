@@ -24,20 +24,20 @@ class ObjectiveConfig(Settings):
     """Advantage estimator. With a critic: 'gae' over tokens, 'bi_level_gae' over turns and tokens (VAGEN), 'turn_gae'
     with one value per turn (VAGEN Lite, Turn-PPO), 'hierarchical_gae' within and between segments. Without:
     'grpo' return minus the group mean, 'grpo_batch' minus the update's mean (BRPO), 'rloo' minus the mean of the other
-    members, 'maxrl' minus the group mean and over it, 'opo' minus a length-weighted mean, 'remax' minus the return of
-    the greedy rollout, 'reinforce' the return itself (ARPO), 'reward_to_go' the rewards from a token on (REINFORCE++),
-    'otb' reward-to-go minus a baseline per token position, 'gigpo' and 'hgpo' also compare turns in the same state,
-    'istar' also compares turns by the rewards of a process reward model. Presets of complete methods:
-    docs/objectives.md."""
+    members, 'maxrl' minus the group mean and over it, 'gdpo' the same of each component of the reward over its own
+    deviation, 'opo' minus a length-weighted mean, 'remax' minus the return of the greedy rollout, 'reinforce' the
+    return itself (ARPO), 'reward_to_go' the rewards from a token on (REINFORCE++), 'otb' reward-to-go minus a baseline
+    per token position, 'gigpo' and 'hgpo' also compare turns in the same state, 'istar' also compares turns by the
+    rewards of a process reward model. Presets of complete methods: docs/objectives.md."""
     advantage_options: dict[str, JsonValue] = Field(default_factory=dict)
     """Options of the estimator. 'turn_gae': value_at. 'gigpo': step_weight, normaliser, over. 'hgpo': the same, plus
-    depth and alpha. 'istar': step_weight. The other built-in ones have none; a custom estimator receives them as
-    `inputs.options`."""
+    depth and alpha. 'istar': step_weight. 'gdpo': weights. The other built-in ones have none; a custom estimator
+    receives them as `inputs.options`."""
     advantage_scale: Literal["none", "group", "batch"] = "none"
     """Divisor of the advantages. 'none': no scaling. 'group': the standard deviation of the group's returns (GRPO);
     needs an estimator that works on groups. 'batch': the standard deviation of the centred returns of all kept
-    trajectories. Not allowed with estimators that divide themselves: 'istar', 'maxrl', and 'gigpo' and 'hgpo' with
-    normaliser = 'std'."""
+    trajectories. Not allowed with estimators that divide themselves: 'istar', 'maxrl', 'gdpo', and 'gigpo' and 'hgpo'
+    with normaliser = 'std'."""
     std_ddof: Literal[0, 1] = 0
     """Delta degrees of freedom of the standard deviations in `advantage_scale` and `should_whiten`: the sum of squares
     is divided by n (0) or by n - 1 (1, the public code)."""
@@ -161,6 +161,11 @@ class ObjectiveConfig(Settings):
                 f"advantage_scale = '{self.advantage_scale}' would divide them a second time: set advantage_scale to "
                 f"'none'{inner}"
             )
+        if "components" in self.needs and self.kl_coefficient > 0 and self.kl_placement == "reward":
+            raise ValueError(
+                f"advantage = '{self.advantage}' reads the components of the reward, and kl_placement = 'reward' "
+                "subtracts the divergence from their sum: set kl_placement = 'loss'"
+            )
         if self.ratio_to == "behaviour" and self.importance_cap is not None:
             raise ValueError(
                 "ratio_to = 'behaviour' takes the ratio to the sampling policy, so importance_cap would correct for "
@@ -245,7 +250,7 @@ class ObjectiveConfig(Settings):
     @property
     def _is_standardised(self) -> bool:
         """Whether the estimator divides by standard deviations, or a mean, itself."""
-        return self.advantage in ("istar", "maxrl") or (
+        return self.advantage in ("istar", "maxrl", "gdpo") or (
             self.advantage in ("gigpo", "hgpo") and self.advantage_options.get("normaliser") == "std"
         )
 

@@ -42,6 +42,13 @@ class IStarOptions(Settings):
     """Weight of the step advantage relative to the episode advantage."""
 
 
+class GDPOOptions(Settings):
+    """Options of 'gdpo'."""
+
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Component of the reward -> weight of its normalised return; 1 for those that are not named."""
+
+
 class DualClipOptions(Settings):
     """Options of 'dual_clip'."""
 

@@ -184,6 +184,13 @@ class UpdateConfig(ObjectiveConfig):
                 f"update.advantage = '{self.advantage}' normalises what the rewards pay itself, and "
                 f"reward.normalisation = '{reward.normalisation}' does so before: set reward.normalisation = 'none'"
             )
+        if self.advantage == "gdpo":
+            weights: Any = self.advantage_options["weights"]
+            if strangers := sorted(set(weights) - set(reward.components)):
+                raise ValueError(
+                    f"update.advantage_options.weights names '{strangers[0]}', which is not one of reward.components = "
+                    f"{', '.join(reward.components)}"
+                )
         named = {"update.advantage_on": self.advantage_on, "update.loss_on": self.loss_on}
         for name, tokens in named.items():
             if tokens == "think" and not agent.should_think:

@@ -146,6 +146,7 @@ ADVANTAGES = _registry(
         "opo": Entry(f"{_OBJECTIVES}.advantages:length_weighted", "groups"),
         "remax": Entry(f"{_OBJECTIVES}.advantages:greedy_baseline", "greedy"),
         "maxrl": Entry(f"{_OBJECTIVES}.likelihood:maxrl", "groups unnormalised"),
+        "gdpo": Entry(f"{_OBJECTIVES}.decoupled:gdpo", "groups unnormalised components", f"{_OPTIONS}:GDPOOptions"),
         "reinforce": Entry(f"{_OBJECTIVES}.advantages:raw_return"),
         "reward_to_go": Entry(f"{_OBJECTIVES}.advantages:reward_to_go"),
         "otb": Entry(f"{_OBJECTIVES}.advantages:optimal_token_baseline", "groups probabilities"),

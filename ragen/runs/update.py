@@ -16,6 +16,7 @@ from starpo.ragen.core.faults import describe_fault, is_raised_in
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import NEEDS
 from starpo.ragen.core.registry import ADVANTAGES, COMPANIONS, LOSSES, SHAPINGS, SURROGATES, TURN_ORDERS
+from starpo.ragen.learning.learners.data.paid import with_components
 from starpo.ragen.learning.learners.data.spans import Spans
 from starpo.ragen.learning.learners.data.trajectories import Trajectory, assemble
 from starpo.ragen.learning.learners.learner import Learner, OnProgress, UpdateContext, UpdateResult
@@ -117,7 +118,8 @@ def stored_trajectories(
         selection = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)
     spans = _spans(store, inputs) if "spans" in objective.needs else None
     kept_share = pc.sum(selection["kept"].cast(pa.int64())).as_py() / max(selection.num_rows, 1)
-    return assemble(turns, rewards, selection, spans, images), kept_share
+    trajectories = assemble(turns, rewards, selection, spans, images)
+    return with_components(trajectories, rewards) if "components" in objective.needs else trajectories, kept_share
 
 
 def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1.0) -> UpdateContext:

@@ -16,7 +16,7 @@ from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES
 from starpo.ragen.learning.objectives import kl, losses
-from starpo.ragen.learning.objectives.estimates import AdvantageInputs
+from starpo.ragen.learning.objectives.columns import ScoredInputs
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
 from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
 from starpo.schemas.datasets import DATASETS
@@ -28,7 +28,7 @@ OLD = torch.tensor([-0.5, -1.25, -0.125, -2.5, -1.0, -2.0], dtype=torch.float64)
 SIGNALS = torch.tensor([1.0, -0.5, 2.0, 0.25, -1.0, 0.5], dtype=torch.float64)
 
 
-def inputs() -> AdvantageInputs:
+def inputs() -> ScoredInputs:
     """Two groups of two trajectories of at most five tokens in two turns, with masked gaps, discounts and a critic."""
     mask = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0], [1, 0, 1, 1, 1], [1, 1, 1, 1, 1]], dtype=torch.bool)
     turns = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 1], [0, 1, 1, 1, 1]])
@@ -36,12 +36,13 @@ def inputs() -> AdvantageInputs:
     rewards[0, 1], rewards[0, 4], rewards[1, 1], rewards[1, 2] = -0.1, 10.0, -0.1, -1.0
     rewards[2, 3], rewards[2, 4], rewards[3, 0], rewards[3, 4] = 0.5, 2.0, -0.25, 1.0
     values = torch.arange(20, dtype=torch.float64).reshape(4, 5) / 8
-    return AdvantageInputs(
+    return ScoredInputs(
         returns_B=rewards.sum(1), group_B=torch.tensor([0, 0, 1, 1]), rewards_BT=rewards, mask_BT=mask, turn_BT=turns,
         values_BT=values, state_BK=torch.tensor([[0, 1], [0, 2], [3, 4], [3, 4]]), is_answer_BT=turns == 1,
         marks_BK=torch.tensor([[1.0, 1.0], [1.0, 0.0]] * 2), kept_share=0.5,
         greedy_returns_B=torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64), logprobs_BT=-1 - values / 4,
         collision_BT=0.25 + values / 8, implicit_rewards_BT=(values % 0.75) - 0.25,
+        component_returns={"environment": rewards.sum(1), "format": torch.tensor([0.0, -0.1, -0.1, -0.3]).double()},
         gamma=0.99, gae_lambda=0.95, gamma_turn=0.9, lambda_turn=0.8,
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.lookup import attached, load
 from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS
+from starpo.ragen.learning.learners.data.paid import PaidTrajectory
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.models.scoring import Scores
@@ -110,6 +111,7 @@ def assign_credit(
         lambda_turn=config.lambda_turn,
         options=config.advantage_options,
         columns_BT=columns_BT,
+        component_returns=_component_returns(trajectories) if "components" in config.needs else {},
     )
     with plugin_call("estimator", ADVANTAGES, config.advantage):
         estimate: AdvantageEstimate = load(ADVANTAGES, config.advantage)(inputs)
@@ -125,6 +127,13 @@ def assign_credit(
         None if targets_BT is None else tokens.flat(targets_BT).float(),
         None if targets_BT is None else tokens.flat(mask_BT if value_mask_BT is None else value_mask_BT),
     )
+
+
+def _component_returns(trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
+    """Return of each component of the reward, float64 [B]."""
+    paid = [trajectory.component_returns for trajectory in trajectories if isinstance(trajectory, PaidTrajectory)]
+    assert len(paid) == len(trajectories), "this estimator needs the components of the reward"
+    return {name: torch.tensor([one[name] for one in paid], dtype=torch.float64) for name in paid[0]}
 
 
 def _marks(trajectories: Sequence[Trajectory], advantage: str) -> Tensor | None:

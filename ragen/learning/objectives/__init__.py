@@ -6,6 +6,7 @@ masks          means, deviations and whitening over the tokens of a mask; first 
 estimates      inputs and outputs of estimators; the standard deviation that advantages are divided by
 columns        inputs of estimators with the numbers of all companion models
 advantages     estimators that compare trajectories: group, batch, leave-one-out, greedy, by length, raw
+decoupled      the estimator that normalises each component of the reward
 likelihood     the estimator that maximises the likelihood of success
 gae            estimators with a critic: over tokens, turns, both
 anchor_states  estimators that compare turns in the same state

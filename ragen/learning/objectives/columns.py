@@ -1,4 +1,4 @@
-"""`ScoredInputs`: inputs of estimators, with the columns of all companion models of the update.
+"""`ScoredInputs`: inputs of estimators, with the columns of all companion models and the components of the reward.
 
 Legend: B trajectories, T tokens.
 """
@@ -18,6 +18,9 @@ class ScoredInputs(AdvantageInputs):
     Attributes:
         columns_BT: Name of a companion -> its number for each token, float64. Those of the critic and of the process
             reward model are also `values_BT` and `implicit_rewards_BT`, which the estimators here read.
+        component_returns: Component of the reward -> what it paid over each trajectory, float64 [B]; empty unless the
+            estimator needs 'components'.
     """
 
     columns_BT: Mapping[str, Tensor] = field(default_factory=dict)
+    component_returns: Mapping[str, Tensor] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """What an update reads: from stored rows to micro-batches.
 
 trajectories  stored rows -> the trajectories and segments a learner trains on
+paid          trajectories with what each component of the reward paid
 tokens        all response tokens of an update in one flat order, and as a rectangle
 spans         the part of the response that a token belongs to
 batches       splits trajectories into mini-batches, packs rows into micro-batches

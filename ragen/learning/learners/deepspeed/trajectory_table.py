@@ -15,6 +15,7 @@ import pyarrow as pa
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.learning.examples import Batch, Example
+from starpo.ragen.learning.learners.data.paid import PaidTrajectory
 from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
 
 _TOKENS = {
@@ -66,6 +67,10 @@ def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
         *(tokens(name, dtype) for name, dtype in _TOKENS.items()),
     ]
     table = pa.Table.from_arrays(arrays, schema=_SCHEMA)
+    paid = [trajectory.component_returns for trajectory in trajectories if isinstance(trajectory, PaidTrajectory)]
+    if paid:
+        pairs = pa.array([list(one.items()) for one in paid], pa.map_(pa.string(), pa.float64()))
+        table = table.append_column("component_returns", pairs)
     return pack_table(_with_images(table, trajectories[0].images if trajectories else None))
 
 
@@ -75,7 +80,7 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
     columns = {name: _nested(table[name].combine_chunks()) for name in _TOKENS}
     names = ["trajectory_id", "group_id", "trajectory_return", "normalised_return", "greedy_return"]
     rows, images = table.select(names).to_pylist(), _images(table)
-    return [
+    trajectories = [
         Trajectory(
             row["trajectory_id"],
             row["group_id"],
@@ -88,6 +93,10 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
         )
         for index, row in enumerate(rows)
     ]
+    if "component_returns" not in table.column_names:
+        return trajectories
+    paid = zip(trajectories, table["component_returns"].to_pylist(), strict=True)
+    return [PaidTrajectory(**vars(one), component_returns=dict(pairs)) for one, pairs in paid]
 
 
 def pack_examples(examples: Sequence[Example], images: ImageTable | None = None) -> bytes:

@@ -65,6 +65,19 @@ def test_weighted_kl_starts_at_the_reference(policy_folder, make_trajectories, c
     assert norms[1] == pytest.approx(norms[0], rel=0.2)
 
 
+def test_luspo_matches_naive_loop(policy_folder, make_trajectories, context):
+    """Mean over sequences of the length times the clipped term of the sequence, over max_response_tokens."""
+    trajectories = sampled_by(0.05, policy_folder, make_trajectories(4, context="full"))
+    luspo = {"ratio": "sequence", "ratio_to": "behaviour", "aggregation": "dr_grpo", "clip_high": 0.04}
+    loss = update(policy_folder, trajectories, context, **luspo).metrics["update/policy_loss"]
+    mean, total = sum(trajectory.trajectory_return for trajectory in trajectories) / 4, 0.0
+    for trajectory in trajectories:
+        ratio, advantage = math.exp(0.05), trajectory.trajectory_return - mean
+        clipped = min(max(ratio, 0.8), 1.04)
+        total -= trajectory.num_response_tokens * min(ratio * advantage, clipped * advantage) / 4
+    assert loss * context.max_response_tokens == pytest.approx(total, rel=1e-4)
+
+
 def test_token_weights_report_nothing_new(policy_folder, make_trajectories, context):
     metrics = update(policy_folder, make_trajectories(4), context, importance_cap=2.0).metrics
     assert not [name for name in metrics if "importance" in name]

@@ -16,8 +16,10 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ADVANTAGES, SURROGATES
+from starpo.ragen.learning.learners.data.paid import PaidTrajectory
 from starpo.ragen.learning.learners.data.spans import ANSWER, FORMAT, KINDS, THINK
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.measuring import initial_gradient
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.turn_orders import MiniBatch
@@ -107,11 +109,17 @@ def test_micro_batches_change_no_objective(policy_folder, make_trajectories, con
     torch.testing.assert_close(small, large, atol=1e-6, rtol=1e-3)
 
 
+def paid(trajectory: Trajectory) -> PaidTrajectory:
+    """The same trajectory, whose return is of two components."""
+    first, *rest = trajectory.turn_rewards.tolist()
+    return PaidTrajectory(**vars(trajectory), component_returns={"first": first, "rest": sum(rest)})
+
+
 @pytest.mark.ci
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 @pytest.mark.parametrize("advantage", sorted(set(ADVANTAGES) - {"remax"}))
 def test_every_estimator_trains(policy_folder, make_trajectories, context, advantage, context_mode):
-    trajectories = make_trajectories(8, context=context_mode)
+    trajectories = [paid(trajectory) for trajectory in make_trajectories(8, context=context_mode)]
     metrics = update(policy_folder, trajectories, context, advantage=advantage, shaping=["by_length"]).metrics
     assert metrics["update/gradient_norm"] > 0
     needs_critic = UpdateConfig(advantage=advantage).needs_critic
@@ -288,6 +296,7 @@ def test_learning_rate_scales_with_sample_size(policy_folder, make_trajectories,
         ({"surrogate": "clip_cov", "surrogate_options": {"high": 0.5}}, "low = 1 is not below high = 0.5"),
         ({"advantage": "gigpo", "advantage_options": {"over": "rows"}}, "over"),
         ({"advantage": "grpo", "surrogate": "gmpo", "turn_order": "reverse"}, "surrogate = 'gmpo' may span several"),
+        ({"advantage": "gdpo", "kl_coefficient": 0.1, "kl_placement": "reward"}, "set kl_placement = 'loss'"),
         ({"surrogate": "pop"}, "'pop' is not known here"),
         ({"shaping": ["by_lenght"]}, "'by_lenght' is not known here"),
     ],
@@ -317,6 +326,16 @@ def test_inconsistent_settings_are_rejected_with_reason(settings, reason):
         (
             {"update": {"advantage": "maxrl", "advantage_scale": "none"}, "reward": {"normalisation": "mean"}},
             "set reward.normalisation = 'none'",
+        ),
+        (
+            {
+                "update": {
+                    "advantage": "gdpo",
+                    "advantage_scale": "none",
+                    "advantage_options": {"weights": {"enviroment": 2.0}},
+                }
+            },
+            "weights names 'enviroment', which is not one of reward.components",
         ),
         ({"update": {"loss_on": "think"}, "agent": {"should_think": False}}, "the agent does not reason"),
     ],

@@ -3,10 +3,12 @@
 import dataclasses
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.learning.examples import Example
+from starpo.ragen.learning.learners.data.paid import PaidTrajectory, with_components
 from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.deepspeed.trajectory_table import (
     pack_examples,
@@ -50,6 +52,19 @@ def test_pack_and_unpack_round_trip(make_trajectories, turns, silent, chosen, co
     assert len(again) == len(trajectories)
     for one, other in zip(trajectories, again, strict=True):
         assert_same(one, other)
+
+
+def test_components_survive_the_round_trip(make_trajectories):
+    paid = [PaidTrajectory(**vars(t), component_returns={"a": 1.5, "b": n}) for n, t in enumerate(make_trajectories(2))]
+    again = unpack_trajectories(pack_trajectories(paid))
+    assert [t.component_returns for t in again] == [{"a": 1.5, "b": 0.0}, {"a": 1.5, "b": 1.0}]
+
+
+def test_components_are_summed_over_turns(make_trajectories):
+    rows = {"trajectory_id": ["t1", "t0", "t1"], "component_names": [["a", "b"]] * 3}
+    rewards = pa.table(rows | {"component_values": [[1.0, -0.5], [9.0, 0.0], [2.0, -0.5]]})
+    returns = [trajectory.component_returns for trajectory in with_components(make_trajectories(2), rewards)]
+    assert returns == [{"a": 9.0, "b": 0.0}, {"a": 3.0, "b": -1.0}]
 
 
 def test_images_keep_their_ids(make_trajectories):

@@ -3,17 +3,15 @@
 import torch
 from hypothesis import strategies as st
 
-from starpo.ragen.learning.objectives.estimates import AdvantageInputs
+from starpo.ragen.learning.objectives.columns import ScoredInputs
 
 finite = st.floats(-10, 10, width=32)
 
 
-def inputs_of(
-    rewards, values=None, *, turns=None, mask=None, returns=None, groups=None, **discounts
-) -> AdvantageInputs:
+def inputs_of(rewards, values=None, *, turns=None, mask=None, returns=None, groups=None, **discounts) -> ScoredInputs:
     rewards_BT = torch.tensor(rewards, dtype=torch.float64)
     mask_BT = torch.ones_like(rewards_BT, dtype=torch.bool) if mask is None else torch.tensor(mask)
-    return AdvantageInputs(
+    return ScoredInputs(
         returns_B=rewards_BT.sum(1) if returns is None else torch.tensor(returns, dtype=torch.float64),
         group_B=torch.zeros(len(rewards), dtype=torch.int64) if groups is None else torch.tensor(groups),
         rewards_BT=rewards_BT,
@@ -25,7 +23,7 @@ def inputs_of(
 
 
 @st.composite
-def random_inputs(draw) -> AdvantageInputs:
+def random_inputs(draw) -> ScoredInputs:
     rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 8))
 
     def table(element):
@@ -50,5 +48,9 @@ def random_inputs(draw) -> AdvantageInputs:
         greedy_returns_B=torch.tensor([draw(finite) for _ in range(rows)], dtype=torch.float64),
         logprobs_BT=logprobs,
         implicit_rewards_BT=torch.tensor(table(finite), dtype=torch.float64),
+        component_returns={
+            name: torch.tensor([float(draw(st.integers(-3, 3))) for _ in range(rows)], dtype=torch.float64)
+            for name in ("environment", "format")
+        },
         collision_BT=(2 * logprobs).exp() + others * (1 - logprobs.exp()) ** 2,
     )  # fmt: skip

@@ -42,6 +42,19 @@ def test_maxrl_by_hand():
     assert load(ADVANTAGES, "maxrl")(inputs).advantages_BT[:, 0].tolist() == pytest.approx([3, -1, -1, -1, 0, 0, 0, 0])
 
 
+def test_gdpo_by_hand():
+    # environment 1 0 0 0 0 0: in the first group of two 1 and -1 (std 1/2), elsewhere 0; format 0 -0.1 | 0 -0.1 | 0 0:
+    # 1 and -1, 1 and -1, 0; the sums 2 -2 1 -1 0 0 have mean 0 and std sqrt(10 / 6)
+    components = {"environment": [1, 0, 0, 0, 0, 0], "format": [0, -0.1, 0, -0.1, 0, 0]}
+    component_returns = {name: torch.tensor(values, dtype=torch.float64) for name, values in components.items()}
+    inputs = inputs_of([[0.0]] * 6, groups=[0, 0, 1, 1, 2, 2], component_returns=component_returns)
+    expected = [value / math.sqrt(10 / 6) for value in (2, -2, 1, -1, 0, 0)]
+    assert load(ADVANTAGES, "gdpo")(inputs).advantages_BT[:, 0].tolist() == pytest.approx(expected)
+    weighted = dataclasses.replace(inputs, options={"weights": {"format": 0.0}})
+    expected = [value / math.sqrt(2 / 6) for value in (1, -1, 0, 0, 0, 0)]
+    assert load(ADVANTAGES, "gdpo")(weighted).advantages_BT[:, 0].tolist() == pytest.approx(expected)
+
+
 def test_public_code_scales_by_hand():
     # returns 0 0 0 8: mean 2, squared deviations 4 + 4 + 4 + 36 = 48, so the std with ddof 1 is sqrt(48 / 3) = 4
     inputs = inputs_of([[0.0]] * 4, returns=[0, 0, 0, 8])

@@ -52,6 +52,14 @@ class Naive:
 
         return self.spread(advantage)
 
+    def gdpo(self):
+        sums = [0.0] * len(self.returns)
+        for returns in (values.tolist() for values in self.i.component_returns.values()):
+            for b in self.rows:
+                of_group = [returns[c] for c in self.mates(b)]
+                sums[b] += (returns[b] - mean(of_group)) / deviation(of_group)
+        return self.spread(lambda b: (sums[b] - mean(sums)) / deviation(sums))
+
     def grpo_batch(self):
         return self.spread(lambda b: self.returns[b] - mean(self.returns))
 
@@ -221,6 +229,12 @@ class Naive:
 
 def mean(values: list[float]) -> float:
     return sum(values) / len(values)
+
+
+def deviation(values: list[float]) -> float:
+    """Standard deviation; 1 if the values are equal."""
+    std = math.sqrt(mean([(value - mean(values)) ** 2 for value in values]))
+    return std if std > 1e-6 else 1.0
 
 
 @pytest.mark.ci
