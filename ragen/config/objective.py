@@ -84,6 +84,9 @@ class ObjectiveConfig(Settings):
     surrogate_options: dict[str, JsonValue] = Field(default_factory=dict)
     """Options of the surrogate. 'dual_clip': bound. 'sapo': tau_positive, tau_negative. 'gmpo': log_clip. 'clip_cov':
     share, low, high. 'kl_cov': share, coefficient. A custom surrogate receives them as `inputs.options`."""
+    uncertain_share: float = Field(1.0, gt=0, le=1)
+    """Share of the tokens of a mini-batch, those at which the policy was most uncertain before the update, on which the
+    surrogate acts (0.2 in "Beyond the 80/20 Rule"). The others stay in the means, with their KL and entropy. 1: all."""
     clip_low: float = Field(0.2, gt=0, lt=1)
     """Lower clipping bound of the ratio: 1 - clip_low. With 'dppo_tv' and 'dppo_kl', the largest divergence of a token
     that has become less probable: a difference of probabilities, or nats."""

@@ -81,7 +81,14 @@ class LoraConfig(Settings):
     """Seed of the adapters' initial weights, with which the policy is still unchanged."""
 
 
-_LATER = ("importance_unit", "importance_floor", "importance_outside", "should_weigh_kl", "negative_max_kl")
+_LATER = (
+    "importance_unit",
+    "importance_floor",
+    "importance_outside",
+    "should_weigh_kl",
+    "negative_max_kl",
+    "uncertain_share",
+)
 """Settings without which updates were made already: at their defaults they are in no key, so that those are found."""
 
 
@@ -145,6 +152,11 @@ class UpdateConfig(ObjectiveConfig):
 
     @model_validator(mode="after")
     def _scores_suffice(self) -> "UpdateConfig":
+        if self.scored_share < 1 and self.uncertain_share < 1:
+            raise ValueError(
+                f"uncertain_share = {self.uncertain_share:g} needs the entropy of every token before the update, and "
+                f"scored_share = {self.scored_share:g} computes it for a part: set scored_share = 1"
+            )
         if self.scored_share < 1 and "probabilities" in self.needs:
             raise ValueError(
                 f"advantage = '{self.advantage}' needs the probabilities of every token before the update, and "

@@ -226,6 +226,7 @@ LOSSES: dict[str, str] = {
     "ratio": "starpo.ragen.learning.objectives.ratios",
     "kl": "starpo.ragen.learning.objectives.kl:KL_ESTIMATORS",
     "importance": "starpo.ragen.learning.objectives.importance:UNITS",
+    "uncertain": "starpo.ragen.learning.objectives.uncertain:most_uncertain",
     "off_policy": "starpo.ragen.learning.objectives.off_policy",
 }
 """Code of objectives that no setting names: loss weights and ratios; the others where they are used."""

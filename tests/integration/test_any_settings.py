@@ -95,6 +95,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "update.shaping": ([], ["asymmetric_clip"], ["by_group_std"], ["by_kept_share", "by_length"], ["zero"]),
     "update.ratio": ("token", "token", "turn_geometric", "turn_arithmetic", "sequence"),
     "update.surrogate": tuple(SURROGATES),
+    "update.uncertain_share": (1.0, 1.0, 0.2),
     "update.kl_coefficient": (0.0, 0.01),
     "update.kl_estimator": ("k1", "k2", "k3"),
     "update.kl_placement": ("loss", "reward"),

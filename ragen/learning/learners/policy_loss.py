@@ -27,6 +27,7 @@ from starpo.ragen.learning.objectives.masks import masked_mean
 from starpo.ragen.learning.objectives.off_policy import is_left_behind, reverse_kl
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
 from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
+from starpo.ragen.learning.objectives.uncertain import most_uncertain
 
 _ROUNDING = {"float32": 1e-4, "bfloat16": 0.1}
 """Nats by which two computations of one log-prob may differ, in other micro-batches or by the engine that sampled.
@@ -57,6 +58,7 @@ class LossInputs:
         sequence_N: Index of each token's sequence: its context. Tokens without a loss (`loss_on`) are a sequence of
             their own: means over a sequence are over tokens with one. int64
         unit_N: Index of the unit that shares a ratio (`update.ratio`): the token's sequence or its turn. int64
+        entropy_N: Entropy of the policy before the first step. float32; None if the objective does not read it.
         importance_N: Importance weights (`update.importance_cap`). float32; None without.
         importance_metrics: Of weights of units, over the tokens with a loss.
     """
@@ -67,6 +69,7 @@ class LossInputs:
     advantages_N: Tensor
     sequence_N: Tensor
     unit_N: Tensor
+    entropy_N: Tensor | None = None
     importance_N: Tensor | None = None
     importance_metrics: Mapping[str, float] = field(default_factory=dict)
 
@@ -79,6 +82,7 @@ class LossInputs:
         ref_logprobs_N: Tensor | None,
         advantages_N: Tensor,
         device: torch.device,
+        entropy_N: Tensor | None = None,
     ) -> "LossInputs":
         """Collect the inputs; arguments as the attributes, on the CPU."""
         sequence_N = 2 * tokens.segment_N + tokens.mask(config.loss_on)
@@ -93,6 +97,7 @@ class LossInputs:
             advantages_N=advantages_N.to(device),
             sequence_N=sequence_N.to(device),
             unit_N=unit_N.to(device),
+            entropy_N=None if entropy_N is None or config.uncertain_share == 1 else entropy_N.to(device),
         ).weighted(tokens.mask(config.loss_on).to(device), config)
 
     def weighted(self, has_loss_N: Tensor, config: UpdateConfig) -> "LossInputs":
@@ -126,6 +131,8 @@ class PolicyLoss:
         given: Per-token inputs.
         weights_N: Weight of each token in the loss (`losses.token_weights`); 0 if it has none.
         covariances_2N: Covariance of each token and its rank; None if the surrogate does not need them.
+        scale_N: Factor of each token's surrogate: its importance weight, or 0 if it is not among the most uncertain.
+            None for 1.
         terms_N: Filled in by the micro-batches: weighted loss of each token.
         ledger: Collects statistics of the tokens.
         only: The one term to compute; None for their sum.
@@ -135,6 +142,7 @@ class PolicyLoss:
     given: LossInputs
     weights_N: Tensor
     covariances_2N: Tensor | None
+    scale_N: Tensor | None
     terms_N: Tensor
     ledger: Ledger
     only: Term | None = None
@@ -163,7 +171,14 @@ class PolicyLoss:
             covariances_2N = weights_N.new_zeros(2, len(weights_N))
             covariance_pair = covariances(given.old_logprobs_N[has_loss_N], given.advantages_N[has_loss_N])
             covariances_2N[:, has_loss_N] = torch.stack(covariance_pair)
-        return cls(inputs, given, weights_N, covariances_2N, torch.zeros_like(weights_N), ledger, only)
+        scale_N = given.importance_N
+        if given.entropy_N is not None:
+            has_loss_N = has_loss_N.to(weights_N.device)
+            is_uncertain_N = torch.zeros_like(weights_N)
+            is_uncertain_N[has_loss_N] = most_uncertain(given.entropy_N[has_loss_N], config.uncertain_share).float()
+            scale_N = is_uncertain_N if scale_N is None else scale_N * is_uncertain_N
+            ledger.note_step("uncertain_share", float(is_uncertain_N.sum() / has_loss_N.sum().clamp(min=1)))
+        return cls(inputs, given, weights_N, covariances_2N, scale_N, torch.zeros_like(weights_N), ledger, only)
 
     def check(self) -> None:
         """Check the micro-batches computed so far.
@@ -200,8 +215,8 @@ class PolicyLoss:
         with plugin_call("surrogate", SURROGATES, config.surrogate):
             surrogate = load(SURROGATES, config.surrogate)(inputs)
         surrogate_M = surrogate.loss_M
-        if given.importance_N is not None:
-            surrogate_M = surrogate_M * given.importance_N[token_M]
+        if self.scale_N is not None:
+            surrogate_M = surrogate_M * self.scale_N[token_M]
         is_low_M, is_high_M = surrogate.is_low_M, surrogate.is_high_M
         if config.negative_max_kl is not None:
             is_left_M = is_left_behind(

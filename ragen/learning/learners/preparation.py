@@ -124,7 +124,7 @@ def prepare(inputs: UpdateInputs, start: Start) -> Prepared:
         inputs.context.kept_share,
     )
     loss_inputs = LossInputs.of(
-        tokens, config, old.logprobs_N, start.ref_logprobs_N, credit.advantages_N, inputs.runner.device
+        tokens, config, old.logprobs_N, start.ref_logprobs_N, credit.advantages_N, inputs.runner.device, old.entropy_N
     )
     return Prepared(start, credit, loss_inputs, measure_validity(inputs, "before", start.measured.logprobs_N, credit))
 

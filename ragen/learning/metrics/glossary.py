@@ -136,6 +136,7 @@ _ENTRIES: Mapping[str, tuple[str, str]] = {
         "Mean importance weight of a token, learner before its first step against sampler, within its bounds",
     ),
     "update/importance_outside_share": (_SHARE, "Tokens whose importance weight was beyond its bounds"),
+    "update/uncertain_share": (_SHARE, "Tokens on which the surrogate acted, the most uncertain; mean over steps"),
     "update/staleness": ("updates", "Updates between the policy that played the rollout and the one updated"),
     "update/value_loss": ("loss", "Mean over steps of the critic's loss, a squared error"),
     "update/explained_variance": (

@@ -2,9 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
+import torch
 from pydantic import ValidationError
 
+from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import UpdateConfig
 from tests.ragen.learning.learners.conftest import loaded
 from tests.ragen.learning.learners.test_objective import BASE, gradient, update
@@ -78,6 +81,29 @@ def test_luspo_matches_naive_loop(policy_folder, make_trajectories, context):
     assert loss * context.max_response_tokens == pytest.approx(total, rel=1e-4)
 
 
+def test_certain_tokens_have_no_surrogate(policy_folder, make_trajectories, context):
+    """The gradient is that of the most uncertain fifth alone, in the same denominator: a loop in float64."""
+    trajectories = make_trajectories(4)
+    actual = gradient(policy_folder, trajectories, context, uncertain_share=0.2, aggregation="token_mean")
+    model = load_policy(policy_folder)[0].double()
+    mean, tokens = sum(trajectory.trajectory_return for trajectory in trajectories) / 4, []
+    for trajectory in trajectories:
+        for segment in trajectory.segments:
+            ids = torch.from_numpy(segment.token_ids)
+            logprobs = torch.log_softmax(model(input_ids=ids[None]).logits[0, :-1], -1)
+            for place in np.flatnonzero(segment.response_mask):
+                row = logprobs[place - 1]
+                entropy = -float((row.exp() * row).sum().detach())
+                tokens.append((entropy, -(trajectory.trajectory_return - mean) * row[ids[place]]))
+    bound = sorted((entropy for entropy, _ in tokens), reverse=True)[math.ceil(0.2 * len(tokens)) - 1]
+    kept = [token for token in tokens if token[0] > bound - 1e-6]  # equal after equal prefixes
+    loss = sum(term for _, term in kept) / len(tokens)
+    expected = torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad])
+    torch.testing.assert_close(actual.double(), torch.cat([g.flatten() for g in expected]), atol=1e-6, rtol=2e-3)
+    metrics = update(policy_folder, trajectories, context, uncertain_share=0.2).metrics
+    assert metrics["update/uncertain_share"] == pytest.approx(len(kept) / len(tokens))
+
+
 def test_token_weights_report_nothing_new(policy_folder, make_trajectories, context):
     metrics = update(policy_folder, make_trajectories(4), context, importance_cap=2.0).metrics
     assert not [name for name in metrics if "importance" in name]
@@ -88,6 +114,7 @@ def test_token_weights_report_nothing_new(policy_folder, make_trajectories, cont
     [
         ({"importance_unit": "sequence"}, "importance_cap = None computes none: set importance_cap"),
         ({"importance_floor": 0.5}, "importance_cap = None computes none"),
+        ({"uncertain_share": 0.2, "scored_share": 0.5}, "needs the entropy of every token"),
         ({"should_weigh_kl": True}, "an estimate of the reverse KL, but kl_coefficient = 0"),
         ({"should_weigh_kl": True, "kl_coefficient": 0.1, "kl_estimator": "k2"}, "kl_estimator = 'k2'"),
         ({"should_weigh_kl": True, "kl_coefficient": 0.1, "kl_placement": "reward"}, "kl_placement = 'reward'"),
