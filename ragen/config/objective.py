@@ -107,6 +107,13 @@ class ObjectiveConfig(Settings):
     then those of KL(policy || reference), whoever sampled (DeepSeek-V3.2)."""
     entropy_coefficient: float = Field(0.0, ge=0, le=10)
     """Weight of the entropy bonus, the policy's mean token entropy."""
+    entropy_target: float | None = Field(None, gt=0)
+    """Entropy, nats per token, below which the policy should not fall: the bonus then acts only while the entropy
+    before the update is at most this, with a weight that begins at entropy_coefficient, rises by entropy_step after
+    every update that began below, and falls by it after every other, between 0 and 1 (Skywork-OR1). The weight is kept
+    in the checkpoint. None: a constant weight."""
+    entropy_step: float = Field(0.005, gt=0, le=1)
+    """Change of that weight per update. No effect without entropy_target."""
     aggregation: Literal["token_mean", "sequence_mean", "dr_grpo"] = "sequence_mean"
     """Aggregation of the loss. 'token_mean': the mean over all tokens. 'sequence_mean': the mean over trajectories of
     the mean over their tokens (the paper's Eq. 4). 'dr_grpo': the sum over tokens divided by trajectories times
@@ -202,7 +209,12 @@ class ObjectiveConfig(Settings):
                 f"turn_order = '{self.turn_order}' updates turns one after the other, and {spanning} may span several: "
                 "set surrogate = 'ppo', and ratio to 'turn_geometric', 'turn_arithmetic' or 'token'"
             )
-        if "zero" in self.shaping and not self.kl_coefficient and not self.entropy_coefficient:
+        if self.entropy_target is not None and self.entropy_coefficient > 1:
+            raise ValueError(
+                f"entropy_coefficient = {self.entropy_coefficient:g} is the first weight of a bonus that aims at "
+                "entropy_target, between 0 and 1: set it to at most 1"
+            )
+        if "zero" in self.shaping and not self.kl_coefficient and not self.has_entropy_bonus:
             raise ValueError(
                 "shaping = 'zero' leaves only the KL and entropy terms, and neither has a weight: set "
                 "kl_coefficient or entropy_coefficient"
@@ -234,6 +246,11 @@ class ObjectiveConfig(Settings):
     def has_unit_importance(self) -> bool:
         """Whether importance weights are others than those of single tokens, truncated above."""
         return (self.importance_unit, self.importance_floor, self.importance_outside) != ("token", None, "truncate")
+
+    @property
+    def has_entropy_bonus(self) -> bool:
+        """Whether the loss has an entropy bonus, though its weight may be 0 at times."""
+        return self.entropy_coefficient > 0 or self.entropy_target is not None
 
     @property
     def companions(self) -> list[CompanionDeclaration]:

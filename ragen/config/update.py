@@ -88,6 +88,7 @@ _LATER = (
     "should_weigh_kl",
     "negative_max_kl",
     "uncertain_share",
+    "entropy_target",
 )
 """Settings without which updates were made already: at their defaults they are in no key, so that those are found."""
 
@@ -229,6 +230,7 @@ class UpdateConfig(ObjectiveConfig):
             "kl_estimator": self.kl_coefficient == 0,
             "kl_placement": self.kl_coefficient == 0,
             "prm": "prm" not in self.needs,
+            "entropy_step": self.entropy_target is None,
             **{name: name != self.learner for name in LEARNERS},
             **{name: values[name] == type(self).model_fields[name].default for name in _LATER},
         }

@@ -226,6 +226,7 @@ LOSSES: dict[str, str] = {
     "ratio": "starpo.ragen.learning.objectives.ratios",
     "kl": "starpo.ragen.learning.objectives.kl:KL_ESTIMATORS",
     "importance": "starpo.ragen.learning.objectives.importance:UNITS",
+    "entropy_target": "starpo.ragen.learning.objectives.entropy_target:steer",
     "uncertain": "starpo.ragen.learning.objectives.uncertain:most_uncertain",
     "off_policy": "starpo.ragen.learning.objectives.off_policy",
 }

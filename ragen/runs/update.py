@@ -151,6 +151,7 @@ def update_code(config: ObjectiveConfig) -> dict[str, str]:
     is_idle = {
         "kl": config.kl_coefficient == 0,
         "importance": not config.has_unit_importance,
+        "entropy_target": config.entropy_target is None,
         "uncertain": config.uncertain_share == 1,
         "off_policy": config.negative_max_kl is None and not config.should_weigh_kl,
     }

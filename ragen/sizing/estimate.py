@@ -171,7 +171,7 @@ def _update_pass(config: StarPOConfig, architecture: Architecture, tokens: Itera
         update.dtype,
         update.lora,
         is_recomputed=update.activation_checkpointing,
-        has_entropy=update.entropy_coefficient > 0,
+        has_entropy=update.has_entropy_bonus,
         is_cut_up=update.learner_config.sharding.stage == 3,
     )
 

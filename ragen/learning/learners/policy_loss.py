@@ -41,7 +41,7 @@ def loss_terms(config: UpdateConfig) -> list[Term]:
     has: dict[Term, bool] = {
         "task": True,
         "kl": config.kl_coefficient > 0 and config.kl_placement == "loss",
-        "entropy": config.entropy_coefficient > 0,
+        "entropy": config.has_entropy_bonus,
     }
     return [term for term, is_there in has.items() if is_there]
 
@@ -60,6 +60,7 @@ class LossInputs:
         unit_N: Index of the unit that shares a ratio (`update.ratio`): the token's sequence or its turn. int64
         entropy_N: Entropy of the policy before the first step. float32; None if the objective does not read it.
         importance_N: Importance weights (`update.importance_cap`). float32; None without.
+        entropy_coefficient: Weight of the entropy bonus in this update.
         importance_metrics: Of weights of units, over the tokens with a loss.
     """
 
@@ -71,6 +72,7 @@ class LossInputs:
     unit_N: Tensor
     entropy_N: Tensor | None = None
     importance_N: Tensor | None = None
+    entropy_coefficient: float = 0.0
     importance_metrics: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -98,6 +100,7 @@ class LossInputs:
             sequence_N=sequence_N.to(device),
             unit_N=unit_N.to(device),
             entropy_N=None if entropy_N is None or config.uncertain_share == 1 else entropy_N.to(device),
+            entropy_coefficient=config.entropy_coefficient,
         ).weighted(tokens.mask(config.loss_on).to(device), config)
 
     def weighted(self, has_loss_N: Tensor, config: UpdateConfig) -> "LossInputs":
@@ -234,7 +237,7 @@ class PolicyLoss:
                 divergence_M = KL_ESTIMATORS[config.kl_estimator](logprobs_M, ref_M)
             loss_M = loss_M + config.kl_coefficient * divergence_M
         if "entropy" in terms and self.only in (None, "entropy"):
-            loss_M = loss_M - config.entropy_coefficient * entropy[0]
+            loss_M = loss_M - given.entropy_coefficient * entropy[0]
         weighted_M = loss_M * weights_M
         self.terms_N[token_M] = weighted_M.detach().to(self.terms_N.dtype)
         task_M = (surrogate_M * weights_M).detach()

@@ -14,11 +14,13 @@ from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.companion import Column
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
 from starpo.ragen.learning.learners.data.batches import MicroBatch
+from starpo.ragen.learning.learners.models.checkpoint import ENTROPY_LEVEL
 from starpo.ragen.learning.learners.models.scoring import Scores
 from starpo.ragen.learning.learners.policy_loss import LossInputs
 from starpo.ragen.learning.learners.scored_share import KNOWN_WITHIN, ScoredSample
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.ragen.learning.learners.validity import validity
+from starpo.ragen.learning.objectives.entropy_target import steer
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Prepared:
         start: Scores of the tokens.
         credit: Advantages and value targets, on the CPU.
         loss_inputs: Inputs of the policy's loss, on the learner's device.
-        validity: Distance of the policy from the behaviour policy, as metrics.
+        validity: Distance of the policy from the behaviour policy, and the weight of an entropy bonus with a target, as
+            metrics.
     """
 
     start: Start
@@ -126,7 +129,14 @@ def prepare(inputs: UpdateInputs, start: Start) -> Prepared:
     loss_inputs = LossInputs.of(
         tokens, config, old.logprobs_N, start.ref_logprobs_N, credit.advantages_N, inputs.runner.device, old.entropy_N
     )
-    return Prepared(start, credit, loss_inputs, measure_validity(inputs, "before", start.measured.logprobs_N, credit))
+    metrics = measure_validity(inputs, "before", start.measured.logprobs_N, credit)
+    if config.entropy_target is not None:
+        level = config.entropy_coefficient if inputs.entropy_level is None else inputs.entropy_level
+        entropy = float(start.measured.entropy_N.double().nanmean())
+        coefficient, level = steer(level, entropy, config.entropy_target, config.entropy_step)
+        loss_inputs = replace(loss_inputs, entropy_coefficient=coefficient)
+        metrics |= {"update/entropy_coefficient": coefficient, ENTROPY_LEVEL: level}
+    return Prepared(start, credit, loss_inputs, metrics)
 
 
 def measure_validity(inputs: UpdateInputs, when: str, logprobs_N: Tensor, credit: Credit) -> dict[str, float]:

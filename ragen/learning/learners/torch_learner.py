@@ -130,6 +130,7 @@ class TorchLearner:
             runner=self._runner.reporting(on_progress),
             dp_group=SingleProcess(),
             num_restarted=self._num_restarted,
+            entropy_level=self._loaded().trainer.entropy_level,
         )
 
     def _loaded(self) -> Checkpoint:

@@ -60,6 +60,7 @@ class UpdateInputs:
         row_tokens: Maximum tokens of a row in which segments share a prefix (see `batches.micro_batches`).
         runner: Runs the micro-batches.
         dp_group: Data-parallel group that computes the update.
+        entropy_level: Level of an entropy bonus that aims at a target, as the checkpoint holds it; None without.
         num_restarted: Number of optimisers that were re-initialised when the models were loaded.
     """
 
@@ -73,6 +74,7 @@ class UpdateInputs:
     runner: MicroBatchRunner
     dp_group: DataParallelGroup
     num_restarted: int = 0
+    entropy_level: float | None = None
 
     def micro_batches(self, trajectories: np.ndarray | None = None) -> list[MicroBatch]:
         """Pack this process's share of some trajectories, given by index, into micro-batches on its device.

@@ -17,6 +17,7 @@ trust_regions  losses without tokens whose probability has moved too far
 losses         value loss, entropy, truncated importance, and the weight of a token in a batch's loss
 importance     importance weights of tokens by their sequence, truncated or masked
 off_policy     terms for tokens that another policy sampled
+entropy_target coefficient of an entropy bonus that keeps a target
 uncertain      the tokens at which a policy is most uncertain
 chosen         importance weight of a response that search chose
 kl             per-token estimators of the divergence from a reference policy

@@ -206,6 +206,7 @@ class RankLearner:
             runner=self._runner.reporting(self._on_progress),
             dp_group=self.dp_group,
             num_restarted=held.num_restarted,
+            entropy_level=held.checkpoint.trainer.entropy_level,
         )
 
     def _loaded(self) -> _Held:

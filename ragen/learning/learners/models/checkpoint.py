@@ -76,6 +76,10 @@ class HasOptimiser(Protocol):
         """Load a stored state; raise KeyError if it names an optimiser or a parameter that the model does not have."""
 
 
+ENTROPY_LEVEL = "update/entropy_level"
+"""Metric of an update with `update.entropy_target`: the level that the next update begins with."""
+
+
 class TrainerState(Settings):
     """Contents of `trainer.json`. A policy folder without this file is a checkpoint before the first update."""
 
@@ -88,10 +92,18 @@ class TrainerState(Settings):
     optimisers: dict[str, str] = Field(default_factory=dict)
     """Model ('policy', or a companion) -> type of the optimiser whose state is in optimiser.safetensors."""
 
+    entropy_level: float | None = None
+    """Level of an entropy bonus that aims at a target (`update.entropy_target`); None, and not in the file, before its
+    first update."""
+
     def after(self, metrics: Mapping[str, float]) -> "TrainerState":
-        """Return the counts after an update with these metrics."""
-        num_steps = self.num_steps + int(metrics["update/num_steps"])
-        return self.model_copy(update={"num_updates": self.num_updates + 1, "num_steps": num_steps})
+        """Return the state after an update with these metrics."""
+        changed = {
+            "num_updates": self.num_updates + 1,
+            "num_steps": self.num_steps + int(metrics["update/num_steps"]),
+            "entropy_level": metrics.get(ENTROPY_LEVEL, self.entropy_level),
+        }
+        return self.model_copy(update=changed)
 
 
 @dataclass
@@ -372,7 +384,7 @@ def _training_state(checkpoint: Checkpoint, weights: Weights | None) -> dict[str
 
 
 def _trainer_file(checkpoint: Checkpoint) -> bytes:
-    return (checkpoint.trainer.model_dump_json(indent=2) + "\n").encode()
+    return (checkpoint.trainer.model_dump_json(indent=2, exclude_none=True) + "\n").encode()
 
 
 def _expect_room(path: Path, written: Iterable[Mapping[str, Tensor]]) -> None:

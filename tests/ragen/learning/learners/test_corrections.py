@@ -1,5 +1,6 @@
 """Corrections of the difference between sampler and learner, through the real learner."""
 
+import json
 import math
 
 import numpy as np
@@ -104,6 +105,30 @@ def test_certain_tokens_have_no_surrogate(policy_folder, make_trajectories, cont
     assert metrics["update/uncertain_share"] == pytest.approx(len(kept) / len(tokens))
 
 
+def test_entropy_level_kept_in_checkpoint(policy_folder, make_trajectories, context, tmp_path):
+    """The second update of one learner, and of one that loads the first one's checkpoint, continue alike."""
+    config = UpdateConfig(**{**BASE, "entropy_target": 50.0, "entropy_step": 0.25})
+    first = loaded(config, policy_folder)
+    metrics = [first.update(make_trajectories(4), context).metrics]
+    first.save(str(tmp_path), "first")
+    metrics.append(first.update(make_trajectories(4), context).metrics)
+    again = loaded(config, str(tmp_path)).update(make_trajectories(4), context).metrics
+    assert [each["update/entropy_coefficient"] for each in metrics] == [0, 0.25]
+    assert [each["update/entropy_level"] for each in metrics] == [0.25, 0.5]
+    assert again == metrics[1]
+    constant = update(str(tmp_path), make_trajectories(4), context, entropy_coefficient=0.25).metrics
+    assert constant["update/policy_loss"] == again["update/policy_loss"]
+
+
+def test_trainer_file_unchanged_without_target(policy_folder, make_trajectories, context, tmp_path):
+    learner = loaded(UpdateConfig(**BASE), policy_folder)
+    learner.update(make_trajectories(4), context)
+    learner.save(str(tmp_path), "first")
+    assert list(json.loads((tmp_path / "trainer.json").read_text())) == [
+        "format_version", "num_updates", "num_steps", "optimisers",
+    ]  # fmt: skip
+
+
 def test_token_weights_report_nothing_new(policy_folder, make_trajectories, context):
     metrics = update(policy_folder, make_trajectories(4), context, importance_cap=2.0).metrics
     assert not [name for name in metrics if "importance" in name]
@@ -115,6 +140,7 @@ def test_token_weights_report_nothing_new(policy_folder, make_trajectories, cont
         ({"importance_unit": "sequence"}, "importance_cap = None computes none: set importance_cap"),
         ({"importance_floor": 0.5}, "importance_cap = None computes none"),
         ({"uncertain_share": 0.2, "scored_share": 0.5}, "needs the entropy of every token"),
+        ({"entropy_target": 0.5, "entropy_coefficient": 2.0}, "between 0 and 1: set it to at most 1"),
         ({"should_weigh_kl": True}, "an estimate of the reverse KL, but kl_coefficient = 0"),
         ({"should_weigh_kl": True, "kl_coefficient": 0.1, "kl_estimator": "k2"}, "kl_estimator = 'k2'"),
         ({"should_weigh_kl": True, "kl_coefficient": 0.1, "kl_placement": "reward"}, "kl_placement = 'reward'"),
