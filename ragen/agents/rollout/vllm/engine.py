@@ -19,7 +19,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from starpo.ragen.agents.policy.adapter import base_of, read_shape
 from starpo.ragen.agents.policy.folder import check_folder, read_config
 from starpo.ragen.agents.rollout.vllm.images import PreparedImages
-from starpo.ragen.agents.rollout.vllm.probe import Probe, ProbeReference, architecture_of, compare
+from starpo.ragen.agents.rollout.vllm.probe import Probe, Probed, ProbeReference, architecture_of, check_moved, compare
 from starpo.ragen.agents.rollout.vllm.session import InFlight, VLLMSession
 from starpo.ragen.agents.vision import tiny_vision  # noqa: F401  (registers the architecture with transformers)
 from starpo.ragen.agents.vision.families import family_of
@@ -76,6 +76,7 @@ class VLLMEngine:
         self._in_flight: dict[str, InFlight] = {}
         self._names = count()
         self._reference = ProbeReference()
+        self._probed: Probed | None = None
         self.update_s = 0.0
         self.probe_gap = 0.0
 
@@ -116,8 +117,10 @@ class VLLMEngine:
                 raise EngineError(f"vLLM cannot hold the policy '{folder}': {_reason(error)}") from error
             probe = Probe.of(folder, self._llm.model_config.max_model_len - 1)
             weights_key, self._weights_key = self._weights_key, None
-            reference = self._reference.logprobs(folder, probe)
-            self.probe_gap = compare(self._prompt_logprobs(probe), reference, self._tolerance, checkpoint_key)
+            probed = self._prompt_logprobs(probe), self._reference.logprobs(folder, probe)
+            self.probe_gap = compare(*probed, self._tolerance, checkpoint_key)
+            check_moved(probed, self._probed, checkpoint_key)
+            self._probed = probed
             self._checkpoint_key, self._weights_key = checkpoint_key, weights_key
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> VLLMSession:
@@ -247,7 +250,7 @@ class VLLMEngine:
         from vllm.distributed import cleanup_dist_env_and_memory
 
         self._llm.engine_core.shutdown()
-        self._llm, self._weights_key, self._adapter, self._images = None, None, None, None
+        self._llm, self._weights_key, self._adapter, self._images, self._probed = None, None, None, None, None
         cleanup_dist_env_and_memory()
 
     def _update(self, folder: str, checkpoint_key: str) -> None:

@@ -28,6 +28,8 @@ from starpo.ragen.core.errors import EngineError, PolicyError
 NUM_PROBE_TOKENS = 128
 TAIL = 3.0
 """Limit of the 95th percentile in means; measured with bfloat16 on healthy weights: 2.5 to 2.9."""
+MOVED = 1e-4
+"""Mean difference of a text's log-probs under two checkpoints, nats, above which an engine's cannot stay the same."""
 _TEXT = (
     "The harbour lies on the north side of the island. In the morning the ferry brings letters, bread and a few "
     "visitors, and in the evening it takes them back. A path of about two miles leads from the pier to the lighthouse; "
@@ -149,3 +151,33 @@ def compare(engine: Sequence[float], reference: Sequence[float], tolerance: floa
             "than rounding (rollout.vllm.dtype), raise the tolerance"
         )
     return mean
+
+
+Probed = tuple[Sequence[float], Sequence[float]]
+"""Log-probs of a probe: the engine's, and the checkpoint's own."""
+
+
+def check_moved(now: Probed, before: Probed | None, checkpoint_key: str) -> None:
+    """Check that an engine has moved with its checkpoint.
+
+    A step moves log-probs by less than a tolerance that allows for bfloat16, so an engine that keeps an older adapter
+    or older weights would pass `compare` for many updates.
+
+    Args:
+        now: Of this checkpoint.
+        before: Of the one that was loaded before it; None if there was none.
+        checkpoint_key: For the message.
+
+    Raises:
+        EngineError: If the engine's log-probs are to the bit those of the checkpoint before, whose own were others.
+    """
+    if before is None or list(now[0]) != list(before[0]):
+        return
+    moved = float(np.abs(np.subtract(now[1], before[1])).mean())
+    if moved > MOVED:
+        raise EngineError(
+            f"after its weights were updated to checkpoint '{checkpoint_key}' the engine gives a fixed text the very "
+            f"log-probs as before, while the checkpoint's own have moved by {moved:.2g} nats per token: it keeps the "
+            "weights or the adapter of an earlier checkpoint and would sample from that policy, so the run stops. Run "
+            "again; if it happens again, set rollout.vllm.max_lora_rank = None for whole weights"
+        )
