@@ -114,6 +114,10 @@ class ObjectiveConfig(Settings):
     in the checkpoint. None: a constant weight."""
     entropy_step: float = Field(0.005, gt=0, le=1)
     """Change of that weight per update. No effect without entropy_target."""
+    observation_coefficient: float = Field(0.0, ge=0, le=10)
+    """Weight of the cross-entropy on observations: the mean, over the tokens between a context's first response and its
+    last that the policy did not sample, of minus their log-prob, so that it learns what its actions lead to (ECHO;
+    prime-rl weighs such tokens too). 0: none. Needs contexts of several turns, and an estimator without critic."""
     aggregation: Literal["token_mean", "sequence_mean", "dr_grpo"] = "sequence_mean"
     """Aggregation of the loss. 'token_mean': the mean over all tokens. 'sequence_mean': the mean over trajectories of
     the mean over their tokens (the paper's Eq. 4). 'dr_grpo': the sum over tokens divided by trajectories times
@@ -214,7 +218,9 @@ class ObjectiveConfig(Settings):
                 f"entropy_coefficient = {self.entropy_coefficient:g} is the first weight of a bonus that aims at "
                 "entropy_target, between 0 and 1: set it to at most 1"
             )
-        if "zero" in self.shaping and not self.kl_coefficient and not self.has_entropy_bonus:
+        if "zero" in self.shaping and not (
+            self.kl_coefficient or self.has_entropy_bonus or self.observation_coefficient
+        ):
             raise ValueError(
                 "shaping = 'zero' leaves only the KL and entropy terms, and neither has a weight: set "
                 "kl_coefficient or entropy_coefficient"
@@ -224,6 +230,19 @@ class ObjectiveConfig(Settings):
                 "importance_cap corrects each token for an older policy, and effective_sample_reference scales the "
                 "whole step for it: set only one of them"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _observations_fit(self) -> "ObjectiveConfig":
+        if self.observation_coefficient > 0:
+            beside = [f"the {one.name} beside it" for one in self.companions if one.passes.trained_beside]
+            beside += [f"turn_order = '{self.turn_order}'"] if self.turn_order != "together" else []
+            if beside:
+                raise ValueError(
+                    f"observation_coefficient = {self.observation_coefficient:g} adds observations to the passes of a "
+                    f"step, and {beside[0]} takes passes of responses alone: set observation_coefficient = 0, or an "
+                    "estimator without critic and turn_order = 'together'"
+                )
         return self
 
     @model_validator(mode="after")

@@ -89,6 +89,7 @@ _LATER = (
     "negative_max_kl",
     "uncertain_share",
     "entropy_target",
+    "observation_coefficient",
 )
 """Settings without which updates were made already: at their defaults they are in no key, so that those are found."""
 
@@ -204,6 +205,12 @@ class UpdateConfig(ObjectiveConfig):
                     f"update.advantage_options.weights names '{strangers[0]}', which is not one of reward.components = "
                     f"{', '.join(reward.components)}"
                 )
+        if self.observation_coefficient > 0 and (agent.begins_anew or agent.max_turns == 1 or agent.shows_images):
+            raise ValueError(
+                f"update.observation_coefficient = {self.observation_coefficient:g} learns what follows a response in "
+                "its context, which needs text and several turns in one context: set agent.context = 'full', "
+                "agent.max_turns >= 2 and an observation of text, or leave it out"
+            )
         named = {"update.advantage_on": self.advantage_on, "update.loss_on": self.loss_on}
         for name, tokens in named.items():
             if tokens == "think" and not agent.should_think:

@@ -34,6 +34,14 @@ PARTS = {
     "gmpo": {"surrogate": "gmpo"},
     "clip_cov": {"surrogate": "clip_cov"},
     "kl_cov": {"surrogate": "kl_cov"},
+    "dppo_tv": {"surrogate": "dppo_tv", "ratio_to": "behaviour"},
+    "dppo_kl": {"surrogate": "dppo_kl", "ratio_to": "behaviour"},
+    "importance of sequences": {"importance_cap": 2.0, "importance_unit": "sequence", "importance_outside": "mask"},
+    "negative_max_kl": {"negative_max_kl": 0.5},
+    "maxrl": {"advantage": "maxrl", "advantage_scale": "none"},
+    "gdpo": {"advantage": "gdpo", "advantage_scale": "none"},
+    "luspo": {"ratio": "sequence", "aggregation": "dr_grpo"},
+    "uncertain_share": {"uncertain_share": 0.2},
     "shaping": {"shaping": ["by_length", "by_group_std", "by_kept_share", "asymmetric_clip"]},
 }
 

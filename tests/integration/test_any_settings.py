@@ -101,6 +101,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "update.kl_placement": ("loss", "reward"),
     "update.entropy_coefficient": (0.0, 0.01),
     "update.entropy_target": (None, None, 1.0),
+    "update.observation_coefficient": (0.0, 0.0, 0.1),
     "update.aggregation": ("token_mean", "sequence_mean", "dr_grpo"),
     "update.ratio_to": ("update_start", "behaviour"),
     "update.importance_cap": (None, 2.0),

@@ -195,7 +195,7 @@ def _gradient(
     """
     policy, everything = cast(TorchModel, inputs.policy), torch.ones(len(inputs.tokens), dtype=torch.bool)
     loss = PolicyLoss.over(inputs, given, everything, Ledger(inputs.tokens, inputs.runner.device), only)
-    policy.accumulate(loss, inputs.micro_batches(members), inputs.runner, loss.check)
+    policy.accumulate(loss, inputs.loss_batches(members), inputs.runner, loss.check)
     return policy.pop_gradient()
 
 

@@ -32,8 +32,9 @@ from starpo.ragen.learning.objectives.uncertain import most_uncertain
 _ROUNDING = {"float32": 1e-4, "bfloat16": 0.1}
 """Nats by which two computations of one log-prob may differ, in other micro-batches or by the engine that sampled.
 Measured: at most 2.4e-5 in float32; in bfloat16 0.04 on a tiny policy, and 0.075 at 95% of SmolLM2-135M's tokens."""
-Term = Literal["task", "kl", "entropy"]
-"""A term of the policy's loss: the surrogate, the KL to the reference, the entropy bonus."""
+Term = Literal["task", "kl", "entropy", "observation"]
+"""A term of the policy's loss: the surrogate, the KL to the reference, the entropy bonus, the cross-entropy on
+observations."""
 
 
 def loss_terms(config: UpdateConfig) -> list[Term]:
@@ -42,6 +43,7 @@ def loss_terms(config: UpdateConfig) -> list[Term]:
         "task": True,
         "kl": config.kl_coefficient > 0 and config.kl_placement == "loss",
         "entropy": config.has_entropy_bonus,
+        "observation": config.observation_coefficient > 0,
     }
     return [term for term, is_there in has.items() if is_there]
 
@@ -139,6 +141,9 @@ class PolicyLoss:
         terms_N: Filled in by the micro-batches: weighted loss of each token.
         ledger: Collects statistics of the tokens.
         only: The one term to compute; None for their sum.
+        num_observations: Observation tokens of the mini-batch.
+        observation_E: Filled in by the micro-batches: each observation token's part of the mean cross-entropy, at its
+            index in `ObservedTokens`. None without this term.
     """
 
     inputs: UpdateInputs
@@ -149,6 +154,8 @@ class PolicyLoss:
     terms_N: Tensor
     ledger: Ledger
     only: Term | None = None
+    num_observations: int = 0
+    observation_E: Tensor | None = None
 
     @classmethod
     def over(
@@ -181,7 +188,14 @@ class PolicyLoss:
             is_uncertain_N[has_loss_N] = most_uncertain(given.entropy_N[has_loss_N], config.uncertain_share).float()
             scale_N = is_uncertain_N if scale_N is None else scale_N * is_uncertain_N
             ledger.note_step("uncertain_share", float(is_uncertain_N.sum() / has_loss_N.sum().clamp(min=1)))
-        return cls(inputs, given, weights_N, covariances_2N, scale_N, torch.zeros_like(weights_N), ledger, only)
+        num_observations, observation_E = 0, None
+        if inputs.observed is not None:
+            num_observations = inputs.observed.num_observations(tokens.trajectory_N[is_in_N], len(tokens.lengths_B))
+            observation_E = weights_N.new_zeros(len(inputs.observed.response_E))
+        terms_N = torch.zeros_like(weights_N)
+        return cls(
+            inputs, given, weights_N, covariances_2N, scale_N, terms_N, ledger, only, num_observations, observation_E
+        )
 
     def check(self) -> None:
         """Check the micro-batches computed so far.
@@ -197,6 +211,9 @@ class PolicyLoss:
         terms = loss_terms(config)
         quantities = ("logprob", "entropy") if "entropy" in terms else ("logprob",)
         logprobs_M, *entropy = self.inputs.policy(batch, self.inputs.context.temperature, quantities)
+        observation = logprobs_M.new_zeros(())
+        if self.observation_E is not None:
+            token_M, (logprobs_M, *entropy), observation = self._observe(batch, [logprobs_M, *entropy])
         old_M, behaviour_M, weights_M = (
             values_N[token_M] for values_N in (given.old_logprobs_N, given.behaviour_logprobs_N, self.weights_N)
         )
@@ -242,4 +259,25 @@ class PolicyLoss:
         self.terms_N[token_M] = weighted_M.detach().to(self.terms_N.dtype)
         task_M = (surrogate_M * weights_M).detach()
         self.ledger.note_tokens(token_M, weights_M > 0, ratio_M, is_low_M, is_high_M, task_M.abs())
+        if self.only in (None, "observation"):
+            return weighted_M.sum() + config.observation_coefficient * observation, task_M.sum()
         return weighted_M.sum(), task_M.sum()
+
+    def _observe(self, batch: MicroBatch, quantities_E: list[Tensor]) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Separate observations from responses.
+
+        Args:
+            batch: A micro-batch of `ObservedTokens`.
+            quantities_E: Log-probs of its tokens, then other quantities.
+
+        Returns:
+            Indices of the response tokens, their quantities, and the observations' part of the mean cross-entropy over
+            the mini-batch's.
+        """
+        assert self.observation_E is not None
+        assert self.inputs.observed is not None
+        token_M = self.inputs.observed.response_E.to(batch.token_M.device)[batch.token_M]
+        is_response = token_M >= 0
+        terms = -quantities_E[0][~is_response] / max(self.num_observations, 1)
+        self.observation_E[batch.token_M[~is_response]] = terms.detach().to(self.observation_E.dtype)
+        return token_M[is_response], [values_E[is_response] for values_E in quantities_E], terms.sum()

@@ -61,6 +61,8 @@ def update_models(inputs: UpdateInputs) -> UpdateResult:
             if loss.weights_N.any():
                 total = policy.accumulate(loss, batches, runner, loss.check)
                 ledger.note_step("policy_loss", inputs.sum_over_ranks(total))
+                if loss.observation_E is not None:
+                    ledger.note_step("observation_loss", inputs.sum_over_ranks(float(loss.observation_E.sum())))
                 ledger.note_step("gradient_norm", _step(inputs, policy, "policy", prepared))
                 num_taken += 1
         _train_companions(inputs, prepared, is_in_N, batches, ledger)
@@ -120,7 +122,7 @@ def _minibatches(inputs: UpdateInputs) -> Iterator[tuple[Tensor, list[MicroBatch
     for epoch in range(inputs.config.num_epochs):
         for chosen in split_minibatches(len(trainable), num_minibatches, inputs.context.seed, epoch):
             members = trainable[chosen]
-            yield inputs.is_of(members), inputs.micro_batches(members)
+            yield inputs.is_of(members), inputs.loss_batches(members)
 
 
 def _policy_steps(inputs: UpdateInputs, prepared: Prepared, is_in_N: Tensor, batches: list[MicroBatch]) -> Steps:

@@ -6,6 +6,7 @@ Legend: N response tokens of the update, M those of a micro-batch.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from torch import Tensor
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.companion import Companion
-from starpo.ragen.learning.learners.data.batches import MicroBatch, micro_batches
+from starpo.ragen.learning.learners.data.batches import Contexts, MicroBatch, micro_batches
+from starpo.ragen.learning.learners.data.observed import ObservedTokens
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
@@ -76,16 +78,28 @@ class UpdateInputs:
     num_restarted: int = 0
     entropy_level: float | None = None
 
-    def micro_batches(self, trajectories: np.ndarray | None = None) -> list[MicroBatch]:
+    @cached_property
+    def observed(self) -> ObservedTokens | None:
+        """Contexts with the observations to predict (`update.observation_coefficient`); None if there are none."""
+        return ObservedTokens(self.tokens) if self.config.observation_coefficient > 0 else None
+
+    def loss_batches(self, trajectories: np.ndarray | None = None) -> list[MicroBatch]:
+        """Pack some trajectories as `micro_batches` does, for the policy's loss: with observations if it has them."""
+        return self.micro_batches(trajectories, self.observed)
+
+    def micro_batches(
+        self, trajectories: np.ndarray | None = None, contexts: Contexts | None = None
+    ) -> list[MicroBatch]:
         """Pack this process's share of some trajectories, given by index, into micro-batches on its device.
 
         Args:
             trajectories: Indices of trajectories; None for all.
+            contexts: Their contexts; None for the response tokens.
         """
         owner = self.tokens.segment_trajectory
         segments = np.arange(len(owner)) if trajectories is None else np.flatnonzero(np.isin(owner, trajectories))
         batches = micro_batches(
-            self.tokens,
+            contexts or self.tokens,
             segments,
             self.config.micro_batch_tokens,
             row_tokens=self.row_tokens,

@@ -139,6 +139,7 @@ _ENTRIES: Mapping[str, tuple[str, str]] = {
     "update/uncertain_share": (_SHARE, "Tokens on which the surrogate acted, the most uncertain; mean over steps"),
     "update/entropy_coefficient": ("loss per nat", "Weight of an entropy bonus that aims at a target, in this update"),
     "update/entropy_level": ("loss per nat", "The level of that weight with which the next update begins"),
+    "update/observation_loss": (_NATS, "Mean over steps of the cross-entropy on observations"),
     "update/staleness": ("updates", "Updates between the policy that played the rollout and the one updated"),
     "update/value_loss": ("loss", "Mean over steps of the critic's loss, a squared error"),
     "update/explained_variance": (

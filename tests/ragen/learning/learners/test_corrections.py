@@ -129,6 +129,32 @@ def test_trainer_file_unchanged_without_target(policy_folder, make_trajectories,
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [16, 8192])
+def test_observations_match_naive_loop(policy_folder, make_trajectories, context, size):
+    """The gradient grows by that of the mean cross-entropy on what lies between two responses, in float64."""
+    trajectories = make_trajectories(4, context="full", num_turns=3)
+    settings = {"micro_batch_tokens": size}
+    without, with_them = (
+        gradient(policy_folder, trajectories, context, observation_coefficient=weight, **settings)
+        for weight in (0.0, 0.5)
+    )
+    model = load_policy(policy_folder)[0].double()
+    terms = []
+    for (segment,) in (trajectory.segments for trajectory in trajectories):
+        ids = torch.from_numpy(segment.token_ids)
+        logprobs = torch.log_softmax(model(input_ids=ids[None]).logits[0, :-1], -1)
+        first = int(np.flatnonzero(segment.response_mask)[0])
+        terms += [-logprobs[n - 1, ids[n]] for n in range(first, len(ids)) if not segment.response_mask[n]]
+    loss = torch.stack(terms).mean()
+    expected = torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad])
+    expected = 0.5 * torch.cat([g.flatten() for g in expected])
+    torch.testing.assert_close((with_them - without).double(), expected, atol=1e-6, rtol=2e-3)
+    metrics = update(policy_folder, trajectories, context, observation_coefficient=0.5, **settings).metrics
+    assert metrics["update/observation_loss"] == pytest.approx(loss.item(), rel=1e-4)
+    plain = update(policy_folder, trajectories, context, **settings).metrics
+    assert metrics["update/policy_loss"] == pytest.approx(plain["update/policy_loss"], rel=1e-5)
+
+
 def test_token_weights_report_nothing_new(policy_folder, make_trajectories, context):
     metrics = update(policy_folder, make_trajectories(4), context, importance_cap=2.0).metrics
     assert not [name for name in metrics if "importance" in name]
@@ -141,6 +167,8 @@ def test_token_weights_report_nothing_new(policy_folder, make_trajectories, cont
         ({"importance_floor": 0.5}, "importance_cap = None computes none"),
         ({"uncertain_share": 0.2, "scored_share": 0.5}, "needs the entropy of every token"),
         ({"entropy_target": 0.5, "entropy_coefficient": 2.0}, "between 0 and 1: set it to at most 1"),
+        ({"observation_coefficient": 0.1, "advantage": "gae"}, "critic beside it takes passes of responses alone"),
+        ({"observation_coefficient": 0.1, "turn_order": "reverse"}, "turn_order = 'reverse' takes passes"),
         ({"should_weigh_kl": True}, "an estimate of the reverse KL, but kl_coefficient = 0"),
         ({"should_weigh_kl": True, "kl_coefficient": 0.1, "kl_estimator": "k2"}, "kl_estimator = 'k2'"),
         ({"should_weigh_kl": True, "kl_coefficient": 0.1, "kl_placement": "reward"}, "kl_placement = 'reward'"),

@@ -337,6 +337,7 @@ def test_inconsistent_settings_are_rejected_with_reason(settings, reason):
             },
             "weights names 'enviroment', which is not one of reward.components",
         ),
+        ({"update": {"observation_coefficient": 0.1}, "agent": {"context": "window"}}, "set agent.context = 'full'"),
         ({"update": {"loss_on": "think"}, "agent": {"should_think": False}}, "the agent does not reason"),
     ],
 )
