@@ -11,6 +11,7 @@ update         one update, from scores to metrics: start reading here
 update_inputs  what it works on and with: models, trajectories, ranks
 preparation    what it knows before the first step: scores, credit, inputs of the losses
 credit         rewards -> advantages and value targets
+loss_inputs    what the policy's loss knows of every token before the first step
 policy_loss    the policy's loss over a mini-batch, a micro-batch at a time
 value_loss     the critic's loss, likewise
 turn_orders    which turns of a mini-batch take a step together

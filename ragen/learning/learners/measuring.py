@@ -20,8 +20,9 @@ from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread, GradientSums, spread
 from starpo.ragen.learning.learners.learner import Learner, UpdateContext
 from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.loss_inputs import LossInputs
 from starpo.ragen.learning.learners.models.trained_model import TorchModel
-from starpo.ragen.learning.learners.policy_loss import LossInputs, PolicyLoss, Term, loss_terms
+from starpo.ragen.learning.learners.policy_loss import PolicyLoss, Term, loss_terms
 from starpo.ragen.learning.learners.preparation import prepare, score_companion, score_start
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.update_inputs import LoadedCompanion, UpdateInputs

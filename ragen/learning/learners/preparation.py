@@ -14,9 +14,9 @@ from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.companion import Column
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
 from starpo.ragen.learning.learners.data.batches import MicroBatch
+from starpo.ragen.learning.learners.loss_inputs import LossInputs
 from starpo.ragen.learning.learners.models.checkpoint import ENTROPY_LEVEL
 from starpo.ragen.learning.learners.models.scoring import Scores
-from starpo.ragen.learning.learners.policy_loss import LossInputs
 from starpo.ragen.learning.learners.scored_share import KNOWN_WITHIN, ScoredSample
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.ragen.learning.learners.validity import validity
