@@ -7,6 +7,7 @@ audited          `audited`: findings of the audits
 decisions        decisions of the filter on each group
 trajectories     training rollouts in the form of the page
 evaluations      evaluated episodes in the same form
+chat             what a program and the policy said to each other
 tokens           token boundaries in a recorded text
 images           pictures that prompts showed, each once
 boards           pictures of each turn, by replaying the stored actions

@@ -21,6 +21,7 @@ from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR
 from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.evidence.report.boards import EpisodeReplay, read_settings, replay_episode
+from starpo.ragen.evidence.report.chat import read_messages
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, shortened
 from starpo.ragen.evidence.report.images import shown_images
 from starpo.schemas.datasets import ERROR_STATUSES
@@ -83,6 +84,7 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Traject
     if table is None:
         return None
     environment = manifest.settings.get("environment", {})
+    is_chat = environment.get("type") == "program"
     try:
         read_settings(environment)
     except (StarPOError, ValidationError, KeyError):
@@ -90,7 +92,7 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Traject
     rows = table.to_pylist()
     names = episode_names(*([row[column] for row in rows] for column in ("env_seed", "member")))
     members = [
-        _episode(row, number, name, environment) for number, (row, name) in enumerate(zip(rows, names, strict=True))
+        _episode(row, number, name, environment, is_chat) for number, (row, name) in enumerate(zip(rows, names, strict=True))
     ]
     images = shown_images(reader, [replace(place, kind="turn_images")] if "images" in manifest.settings else [])
     for member in members:
@@ -119,7 +121,7 @@ def episode_names(seeds: Sequence[int], members: Sequence[int]) -> list[str]:
     return [f"p{prompts[seed]:04d}-{member}" for seed, member in zip(seeds, members, strict=True)]
 
 
-def _episode(row: Row, number: int, name: str, environment: dict[str, Any] | None) -> Row:
+def _episode(row: Row, number: int, name: str, environment: dict[str, Any] | None, is_chat: bool) -> Row:
     actions = [text.split(f" {ACTION_SEPARATOR} ") if text else [] for text in row["actions"]]
     replay = None
     if environment is not None:
@@ -146,12 +148,16 @@ def _episode(row: Row, number: int, name: str, environment: dict[str, Any] | Non
         "drawn": replay is not None,
         "sample": None,
         "turns": [
-            _turn(observation, response, executed, replay, turn)
+            _turn(observation, response, executed, replay, turn) | {"chat": _chat(observation) if is_chat else None}
             for turn, (observation, response, executed) in enumerate(
                 zip(row["observations"], row["responses"], actions, strict=True)
             )
         ],
     }
+
+
+def _chat(observation: str) -> Row:
+    return {"conversation": None, "messages": read_messages(observation), "remarks": []}
 
 
 def _turn(observation: str, response: str, executed: list[str], replay: EpisodeReplay | None, turn: int) -> Row:

@@ -42,6 +42,7 @@ _SCRIPTS = (
     "player.js",
     "images.js",
     "prompt.js",
+    "chat.js",
     "turns.js",
     "beside.js",
     "iteration.js",
@@ -153,6 +154,7 @@ def page_data(data: RunData, since: int = 0) -> dict[str, Any]:
         "why_not_drawn": words.why_not_drawn(data.run),
         "environment": data.run.environment,
         "observation": data.run.config.get("agent", {}).get("observation", "text"),
+        "loss_on": data.run.config.get("update", {}).get("loss_on"),
         "images": {},
         "panels": [
             _packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run), data.decisions)

@@ -17,6 +17,7 @@ from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.evidence.report.boards import replay_frames
+from starpo.ragen.evidence.report.chat import read_chat
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, shortened
 from starpo.ragen.evidence.report.failures import kinds_of
 from starpo.ragen.evidence.report.images import shown_images
@@ -252,11 +253,15 @@ def _trajectory(
     token_lengths: TokenLengths | None,
     transcriber: Transcriber | None,
 ) -> Row:
-    prompts, imported = _prompts(rows, transcriber), imported_facts(rows[-1])
+    prompts, chat, imported = _prompts(rows, transcriber), read_chat(rows), imported_facts(rows[-1])
     frames = replay_frames(settings, rows) if settings is not None and not imported else None
     paid = [rewards.get((row["trajectory_id"], row["turn"])) for row in rows]
     turns = [
-        {**_turn(row, reward, frames[number] if frames else [], token_lengths), "prompt": prompts[number]}
+        {
+            **_turn(row, reward, frames[number] if frames else [], token_lengths),
+            "prompt": prompts[number],
+            "chat": chat[number],
+        }
         for number, (row, reward) in enumerate(zip(rows, paid, strict=True))
     ]
     return _outline(rows, rewards) | {"drawn": frames is not None, "turns": turns}

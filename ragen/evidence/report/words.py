@@ -205,6 +205,8 @@ def _image_words(data: ReportData) -> list[str]:
 
 def why_not_drawn(run: RunRecord) -> str:
     """Explain why some trajectories of the run have no pictures."""
+    if run.environment == "program":
+        return "a program played them"
     if run.flow == "import":
         return "they were played elsewhere"
     return "today's environment does not reproduce them, or cannot be created here"

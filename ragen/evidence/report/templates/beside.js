@@ -68,7 +68,7 @@ const isSameState = (one, other) => one.seed === other.seed && one.state === oth
 // The first turn in which two trajectories differ: in an executed action, in what followed the same action, or in how
 // long they go on; if in none of these, in a response. Null if they do not.
 function partingOf(one, other) {
-  const wordsOf = (turn) => (turn === undefined ? "nothing, as it had ended" : turn.executed.length ? turn.executed.join(", ") : "no action");
+  const wordsOf = (turn) => (turn === undefined ? "nothing, as it had ended" : turn.executed.length ? turn.executed.map(actionWords).join(", ") : "no action");
   for (let turn = 0; turn < Math.max(one.turns.length, other.turns.length); turn++) {
     const [first, second] = [one.turns[turn], other.turns[turn]];
     const words = `${wordsOf(first)} against ${wordsOf(second)}`;
@@ -77,7 +77,7 @@ function partingOf(one, other) {
     for (let action = 0; action <= length; action++) {
       const frames = [first.frames[action], second.frames[action]];
       if (action && first.executed[action - 1] !== second.executed[action - 1]) return { turn, action, words };
-      if (frames[0] && frames[1] && JSON.stringify(frames[0]) !== JSON.stringify(frames[1])) return { turn, action, words: `${action ? `the same ${first.executed[action - 1]}` : "the same actions"}, followed by another state` };
+      if (frames[0] && frames[1] && JSON.stringify(frames[0]) !== JSON.stringify(frames[1])) return { turn, action, words: `${action ? `the same ${actionWords(first.executed[action - 1])}` : "the same actions"}, followed by another state` };
     }
   }
   const turn = one.turns.findIndex(({ response }, n) => response !== other.turns[n].response);
@@ -105,7 +105,7 @@ function pairElements(sides, cards, film, here) {
   film?.element.querySelectorAll(".screens > div").forEach((screen, n) => { screen.dataset.side = names[n]; });
   const rows = Array.from({ length: Math.max(...cards.map((c) => c.turns.length)) }, (_, turn) => [
     parting?.turn === turn ? mark : null,
-    cards.map(({ turns, attributes }, n) => html("div", { class: "turns", "data-side": names[n], ...attributes }, turns[turn] ?? (turn === turns.length ? html("p", { class: "muted" }, `Ended after ${plural(turn, "turn")}.`) : null))),
+    cards.map(({ turns }, n) => html("div", { class: "turns", "data-side": names[n] }, turns[turn] ?? (turn === turns.length ? html("p", { class: "muted" }, `Ended after ${plural(turn, "turn")}.`) : null))),
   ]);
   return [...heads, top, film ? film.element : null, rows].flat(Infinity).filter(Boolean);
 }

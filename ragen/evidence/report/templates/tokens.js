@@ -1,12 +1,45 @@
-// A response token by token: shaded by how unlikely each was when it was sampled, or by the trajectory's advantage.
+// A response token by token: shaded by one of its numbers, with all of them under the pointer.
 
 const DEEPEST = 3; // nats: the full shade
+const FAR = Math.log(1.25); // of a ratio: the full shade
+const scale = (...tones) => tones.map((tone) => html("i", { class: "scale", "data-tone": tone }));
+const swatch = (tone) => html("i", { class: "scale swatch", "data-tone": tone });
+const trainedOf = (name) => (turn, n) => { const values = turn.trained?.[name] ?? null; return Array.isArray(values) ? values[n] ?? null : values; };
+const deep = (nats) => ["depth", nats / DEEPEST];
+const twoWays = (value, largest) => [value < 0 ? "down" : "up", Math.abs(value) / largest];
 
+// Name -> its number for a token (null: there is none), its tone and share of the full shade, the number in words, and
+// what the shades mean. `trained` is the trajectory's row of `samples` with `largest`, the largest |advantage| shown.
 const SHADES = {
-  logprob: "log-probability",
-  advantage: "advantage",
-  none: "none",
+  logprob: {
+    label: "log-probability", of: (turn, n) => (turn.surprisals[n] === undefined ? null : -turn.surprisals[n] / 1000), tone: (value) => deep(-value),
+    words: (value) => `log-prob ${value.toFixed(3).replace("-", "−")} · p ${Math.exp(value).toPrecision(3)}`,
+    legend: () => ["p = 1", scale("depth"), `p ≤ ${Math.exp(-DEEPEST).toFixed(2)} (${DEEPEST} nats) when it was sampled.`],
+  },
+  entropy: {
+    label: "entropy", of: trainedOf("entropy"), tone: deep, words: (value) => `entropy ${number(value)}`,
+    legend: () => ["0", scale("depth"), `${DEEPEST} nats or more: how many others the policy might have said, before the update.`],
+  },
+  ratio: {
+    label: "ratio", of: trainedOf("ratio"), tone: (value) => twoWays(Math.log(value), FAR), words: (value) => `ratio ${number(value, 4)}`,
+    legend: () => ["≤ 0.8", scale("down"), "1", scale("up"), "≥ 1.25: its probability in training over that when it was sampled, a mean over the update's steps."],
+  },
+  advantage: {
+    label: "advantage", of: (turn, n, trained) => trainedOf("advantage")(turn, n) ?? trained?.advantage ?? null, tone: (value, trained) => twoWays(value, trained.largest), words: (value) => `advantage ${signed(value)}`,
+    legend: (turns) => [scale("down"), "negative", scale("up"), `positive; full shade is the largest of this iteration.${turns.some((turn) => turn.trained) ? "" : " What is stored is a trajectory's mean over its tokens."}`],
+  },
+  clipped: {
+    label: "clipped or not", of: trainedOf("clipped"), tone: (value) => ["down", value], words: (value) => (value ? `clipped in ${percent(value)} of the steps` : "not clipped"),
+    legend: () => [scale("down"), "clipped in all steps of the update: it taught nothing there."],
+  },
+  masked: {
+    label: "masked or not", of: (turn, n, trained) => trainedOf("masked")(turn, n) ?? trained?.masked ?? null, tone: (value) => (value ? ["hatched", 1] : ["up", 0.5]), words: (value) => (value ? "masked: not in the loss" : "in the loss"),
+    legend: () => [swatch("up"), "in the loss", swatch("hatched"), "masked: the update did not learn from it."],
+  },
+  none: { label: "none", of: () => null, words: () => null, legend: () => ["the text as it was parsed"] },
 };
+
+const hasShade = (name, turns, trained) => turns.some((turn) => turn.ids.some((_, n) => SHADES[name].of(turn, n, trained) !== null));
 
 function tokenSpans(turn) {
   let place = 0;
@@ -14,12 +47,11 @@ function tokenSpans(turn) {
     const length = turn.lengths ? turn.lengths[n] : 0;
     const text = turn.response.slice(place, place + length);
     place += length;
-    const depth = Math.min(1, (turn.surprisals[n] ?? 0) / 1000 / DEEPEST);
-    return html("span", { class: text ? "token" : "token bare", "data-n": n, style: `--depth-share:${depth.toFixed(3)}` }, recorded(text));
+    return html("span", { class: text ? "token" : "token bare", "data-n": n }, recorded(text));
   });
 }
 
-function tokenBlock(turn, advantage) {
+function tokenBlock(turn, trained) {
   const readout = html("p", { class: "readout token-readout", "aria-live": "polite" });
   const spans = tokenSpans(turn);
   const text = turn.lengths ? null : html("pre", { dir: "ltr" }, recorded(turn.response));
@@ -30,13 +62,17 @@ function tokenBlock(turn, advantage) {
     if (spans[present]) spans[present].classList.remove("pointed");
     present = n;
     spans[n].classList.add("pointed");
-    const surprisal = turn.surprisals[n]; // an import may have tokens without them
-    const logprob = -surprisal / 1000;
-    const likely = surprisal === undefined ? "log-prob not recorded" : `log-prob ${logprob.toFixed(3).replace("-", "−")} · p ${Math.exp(logprob).toPrecision(3)}`;
+    const numbers = Object.values(SHADES).map(({ of, words }) => { const value = of(turn, n, trained); return value === null ? null : words(value); });
     readout.replaceChildren(`token ${n + 1} of ${spans.length} `, html("code", {}, spans[n].textContent ? ["“", recorded(spans[n].textContent), "”"] : "(no text of its own)"),
-      ` · id ${turn.ids[n]} · ${likely}`, advantage === null ? "" : ` · advantage ${signed(advantage)}`);
+      ` · ${[`id ${turn.ids[n]}`, ...numbers, turn.surprisals[n] === undefined ? "log-prob not recorded" : null].filter(Boolean).join(" · ")}`);
   }
 
+  strip.addEventListener("shade", ({ detail: { of, tone } }) => spans.forEach((span, n) => {
+    const value = of(turn, n, trained);
+    const [name, share] = value === null ? ["none", 0] : tone(value, trained);
+    span.dataset.tone = name;
+    span.style.setProperty("--share", Math.min(1, share).toFixed(3));
+  }));
   strip.addEventListener("pointerover", (event) => {
     const span = event.target.closest(".token");
     if (span) point(Number(span.dataset.n));
@@ -51,19 +87,38 @@ function tokenBlock(turn, advantage) {
   return html("div", { class: "token-block" }, html("h4", {}, "Response, token by token"), text, strip, more((turn.cut || {}).response), readout);
 }
 
-// The choice of shading, with what the shades mean; it holds for all trajectories that are opened.
-function shadeChoice(onChange) {
+// The choice of shading, with what the shades mean; it holds for all trajectories that are opened, as far as they have
+// the numbers: what they lack is not offered, and is named with the reason.
+function shadeChoice(stage) {
   const legend = html("span", { class: "shade-legend" });
-  const choice = html("select", { "aria-label": "Shading of tokens" }, Object.entries(SHADES).map(([name, label]) => html("option", { value: name }, label)));
-  const change = () => {
+  const choice = html("select", { "aria-label": "Shading of tokens" });
+  const element = html("p", { class: "shade" }, html("label", {}, "Shade tokens by ", choice), " ", legend);
+  let wanted = "logprob";
+  let lacks = "";
+  let turns = [];
+
+  function paint() {
     document.documentElement.dataset.shade = choice.value;
-    legend.replaceChildren(...{
-      logprob: ["p = 1", html("i", { class: "scale depth" }), `p ≤ ${Math.exp(-DEEPEST).toFixed(2)} (${DEEPEST} nats) when it was sampled. Point at a token, or move over them with the arrow keys, for its numbers.`],
-      advantage: [html("i", { class: "scale down" }), "negative", html("i", { class: "scale up" }), "positive; full shade is the largest of this iteration. What is stored is a trajectory's mean over its tokens."],
-      none: ["the text as it was parsed"],
-    }[choice.value]);
-    onChange();
-  };
-  choice.addEventListener("change", change);
-  return { element: html("p", { class: "shade" }, html("label", {}, "Shade tokens by ", choice), " ", legend), start: change };
+    const readouts = choice.value === "none" ? null : "Point at a token, or move over them with the arrow keys, for its numbers.";
+    legend.replaceChildren(...[SHADES[choice.value].legend(turns), readouts, lacks].flat(Infinity).filter(Boolean));
+    for (const strip of stage.querySelectorAll(".tokens")) strip.dispatchEvent(new CustomEvent("shade", { detail: SHADES[choice.value] }));
+  }
+
+  // `sides`: the turns that are shown and what the update noted of their trajectory, with the reason for what it lacks.
+  function offer(sides) {
+    turns = sides.flatMap((side) => side.turns);
+    element.hidden = !turns.some((turn) => turn.ids.length); // evaluations keep no tokens
+    const names = Object.keys(SHADES).filter((name) => name === "none" || sides.some((side) => hasShade(name, side.turns, side.trained)));
+    choice.replaceChildren(...names.map((name) => html("option", { value: name }, SHADES[name].label)));
+    choice.value = names.includes(wanted) ? wanted : names[0];
+    const absent = Object.keys(SHADES).filter((name) => !names.includes(name)).map((name) => SHADES[name].label);
+    lacks = absent.length ? html("span", { class: "lacks" }, `Not offered: ${absent.join(", ")}: ${[...new Set(sides.flatMap((side) => side.lacks))].join("; ")}.`) : null;
+    paint();
+  }
+
+  choice.addEventListener("change", () => {
+    wanted = choice.value;
+    paint();
+  });
+  return { element, offer };
 }

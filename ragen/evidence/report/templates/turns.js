@@ -2,18 +2,19 @@
 
 const TEXT_OF = { text: "Observation", both: "Observation, its text", image: "The environment's text, which the model did not see" };
 
-function turnCard(turns, index, advantage, onFrame) {
+function turnCard(turns, index, trained, onFrame) {
   const turn = turns[index];
+  const tokens = turn.ids.length ? tokenBlock(turn, trained) : null;
   const strip = turn.frames.map((frame, step) => html("figure", { class: "frame", onclick: () => onFrame(index, step) },
     board(frame, step ? `after ${turn.executed[step - 1]}` : "before the turn"),
     html("figcaption", {}, step ? [`${turn.executed[step - 1]} `, html("span", { class: turn.rewards[step - 1] > 0 ? "gain" : "muted" }, signed(turn.rewards[step - 1]))] : "before")));
   const unknown = turn.named.slice(turn.executed.length);
   const notes = [
-    turn.left === null ? null : `${plural(turn.left, "action")} left before`,
+    turn.left === null ? null : `${plural(turn.left, turn.chat ? "call" : "action")} left before`,
     turn.forfeited ? `${plural(turn.forfeited, "action")} forfeited` : null,
     turn.finish === "length" ? "cut at the length limit" : null,
     unknown.length ? ["not executed: ", recorded(unknown.join(" || "))] : null,
-    strip.length ? null : turn.executed.length ? `executed: ${turn.executed.join(" || ")}` : "no action executed",
+    strip.length || turn.chat ? null : turn.executed.length ? ["executed: ", recorded(turn.executed.map(actionWords).join(" || "))] : "no action executed",
   ].filter(Boolean);
   const parts = Object.entries(turn.components).map(([name, value]) => `${name} ${signed(value)}`);
   const cut = turn.cut || {};
@@ -21,17 +22,17 @@ function turnCard(turns, index, advantage, onFrame) {
     turn.think === null ? null : recordedBlock("Think", turn.think, cut.think),
     turn.answer === null ? recordedBlock("Raw response", turn.response, cut.response) : recordedBlock("Answer", turn.answer, cut.answer),
   ];
-  return html("article", { class: "turn", "data-turn": index },
+  return html("article", { class: turn.chat ? "turn chat" : "turn", "data-turn": index },
     html("header", {}, html("h3", {}, `Turn ${index}`), turn.status ? html("span", { class: `pill ${turn.status}` }, turn.status.replace("_", " ")) : null,
       turn.total === null ? null : html("span", { class: "reward" }, `reward ${signed(turn.total)}`),
       html("span", { class: "muted" }, [...parts, ...notes].flatMap((note, n) => (n ? [" · ", note] : [note])))),
     html("div", { class: "strip" }, strip),
-    html("div", { class: "texts" },
+    html("div", { class: "texts" }, turn.chat ? chatTexts(turns, index, tokens) : [
       promptBlock(turns, index),
       turn.images.length ? html("div", {}, html("h4", {}, "Observation, as the model saw it"), picture(turn.images[turn.images.length - 1])) : null,
       recordedBlock(TEXT_OF[data.observation], turn.observation, cut.observation),
-      html("div", { class: turn.ids.length ? "plain-text" : "" }, plain),
-      turn.ids.length ? tokenBlock(turn, advantage) : null));
+      html("div", { class: tokens ? "plain-text" : "" }, plain),
+      tokens]));
 }
 
 // An import whose source does not say how it ended has no outcome.

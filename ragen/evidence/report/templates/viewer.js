@@ -19,7 +19,7 @@ function viewer(container, data, batches) {
   let shown = null; // the batch on the page
   let film = null;
   const keys = html("p", { class: "muted keys" }, [["j", "k"], ["J", "K"], ["[", "]"], ["n"]].map((names, n) => [n ? " · " : "", names.map((name) => html("kbd", {}, name)), ` ${["trajectory", "group", "iteration", "next failure"][n]}`]));
-  const shade = shadeChoice(() => {});
+  const shade = shadeChoice(stage);
 
   const cellOf = (place) => (place.source === null || place.source === TRAINING ? null : place.source);
 
@@ -140,13 +140,16 @@ function viewer(container, data, batches) {
     facts.replaceChildren(...(other ? [] : [trajectoryFacts(member, group)]));
     const sides = [side, other].filter(Boolean);
     if (other && !other.batch.run) sides.sort((one, next) => one.batch.iteration - next.batch.iteration); // before, then after
-    shade.element.hidden = !sides.some((s) => s.member.turns.some((turn) => turn.ids.length)); // evaluations keep no tokens
-    const cards = sides.map((s) => turnCards(s.member, largest, (turn, action) => film.show(turn, action)));
+    const noted = sides.map((s) => trainedFacts(s, largest));
+    const cards = sides.map((s, n) => turnCards(s.member, noted[n], (turn, action) => film?.show(turn, action)));
     film = player(sides.map((s) => s.member), (n, turn, action) => cards[n].mark(turn, action), `No pictures: ${data.why_not_drawn}.`);
     stage.classList.toggle("pair", other !== null);
+    stage.classList.toggle("plain", other === null && film === null);
+    const isChat = member.turns.some((turn) => turn.chat);
     stage.replaceChildren(...(other ? pairElements(sides, cards, film, here) : [
-      film ? film.element : html("p", { class: "player muted" }, `No pictures: ${data.why_not_drawn}.`),
-      html("div", { class: "turns", ...cards[0].attributes }, cards[0].turns)]));
+      film ? film.element : isChat ? null : html("p", { class: "muted" }, `No pictures: ${data.why_not_drawn}.`),
+      html("div", { class: "turns" }, cards[0].turns)].filter(Boolean)));
+    shade.offer(sides.map((s, n) => ({ turns: s.member.turns, ...noted[n] })));
     if (present.turn !== null) {
       const target = stage.querySelector(`.parting[data-turn="${present.turn}"]`) ?? cards[sides.indexOf(side)].turns[present.turn];
       target?.scrollIntoView({ block: "center" });
@@ -156,15 +159,22 @@ function viewer(container, data, batches) {
   }
 
   // A trajectory's turns. They point into the film, which marks where it is.
-  function turnCards(trajectory, largest, onFrame) {
-    const advantage = trajectory.sample ? trajectory.sample.advantage : null;
-    const turns = trajectory.turns.map((_, n) => turnCard(trajectory.turns, n, advantage, onFrame));
+  function turnCards(trajectory, { trained }, onFrame) {
+    const turns = trajectory.turns.map((_, n) => turnCard(trajectory.turns, n, trained, onFrame));
     const mark = (turn, action) => turns.forEach((card, n) => {
       card.classList.toggle("current", n === turn);
       card.querySelectorAll(".frame").forEach((frame, a) => frame.classList.toggle("current", n === turn && a === action));
     });
-    const attributes = { style: `--advantage:${advantage === null ? 0 : Math.abs(advantage) / largest}`, "data-sign": advantage === null ? "none" : advantage < 0 ? "down" : "up" };
-    return { turns, mark, attributes };
+    return { turns, mark };
+  }
+
+  // What the update noted of a trajectory as a whole, and why its tokens may lack numbers.
+  function trainedFacts({ group, member }, largest) {
+    const hasLogprobs = member.turns.some((turn) => turn.surprisals.length);
+    const isUnused = group.kept === false || (group.kept && !member.valid);
+    const lacks = [hasLogprobs ? null : "log-probabilities were not recorded",
+      member.turns.some((turn) => turn.trained) ? null : member.sample ? "this update stored means over the trajectory alone, which stand above" : isUnused ? "the update did not train on it" : "no update on it is stored"];
+    return { trained: member.sample ? { advantage: member.sample.advantage, masked: data.loss_on === "all" ? 0 : null, largest } : isUnused ? { advantage: null, masked: 1, largest } : null, lacks: lacks.filter(Boolean) };
   }
 
   // Who could stand beside it: members of its group; the same episode of a panel, which is fixed, at other checkpoints
@@ -222,6 +232,5 @@ function viewer(container, data, batches) {
     html("div", { class: "controls" }, html("label", {}, "Iteration ", iterationChoice), html("label", {}, "From ", sourceChoice), groupLabel, besideLabel),
     about, members, heading, facts, elsewhere, keys, shade.element, stage];
   read();
-  shade.start();
   return { show, renew };
 }

@@ -125,7 +125,7 @@ def test_tokens_are_shaded_by_log_probs(page, stored_run: Store) -> None:
     assert page.text(f"{card} .tokens") == row["response"]
     tokens = page.run(
         "return Array.from(document.querySelectorAll(arguments[0]),"
-        " (e) => [e.style.getPropertyValue('--depth-share'), getComputedStyle(e).backgroundColor])",
+        " (e) => [e.style.getPropertyValue('--share'), getComputedStyle(e).backgroundColor])",
         f"{card} .token",
     )
     assert len(tokens) == len(row["response_ids"])
