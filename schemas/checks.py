@@ -146,6 +146,11 @@ CHECKS: dict[str, dict[str, list[Check]]] = {
         ),
         ("clip_fraction loss_share", _share),
     ),
+    "trained_tokens": _of(
+        ("trajectory_id group_id", _not_empty),
+        ("turn", _counts),
+        ("advantages ratios clip_fractions entropies", _finite_items),
+    ),
     "metrics": _of(("iteration", _counts), ("stage name", _not_empty), ("value", _finite)),
     "episodes": _of(
         ("cell env", _not_empty),

@@ -4,7 +4,7 @@ A dataset kind has a version, incremented when its columns or their meaning chan
 its unit and the meaning of null (nullable columns are marked; all others are never null). Lists are never null and
 contain no nulls. All text is untrusted model or environment output.
 
-    turns, siblings, images, turn_images -> rewards -> selection -> samples, metrics
+    turns, siblings, images, turn_images -> rewards -> selection -> samples, trained_tokens, metrics
     episodes, metrics <- evaluation
 """
 
@@ -297,6 +297,23 @@ SAMPLES = Dataset(
     ),
 )
 
+TRAINED_TOKENS = Dataset(
+    name="trained_tokens",
+    version=1,
+    row="a turn with a response of a trajectory that was trained on: its numbers by token, aligned with response_ids",
+    key=("trajectory_id", "turn"),
+    columns=(
+        Column("trajectory_id", pa.string(), "as in turns"),
+        Column("group_id", pa.string(), "as in turns"),
+        Column("turn", pa.int32(), "as in turns"),
+        Column("has_loss", FLAGS, "whether the token entered the policy's loss in some step"),
+        Column("advantages", REALS, "as they entered the loss"),
+        Column("ratios", REALS, "mean over steps of the ratio, policy to update.ratio_to; 1 without a loss"),
+        Column("clip_fractions", REALS, "share of steps in which its clipped term was the smaller one"),
+        Column("entropies", REALS, "before the update, nats; empty: not scored then"),
+    ),
+)
+
 METRICS = Dataset(
     name="metrics",
     version=1,
@@ -348,5 +365,17 @@ EPISODE_TURNS = Dataset(
 
 DATASETS: dict[str, Dataset] = {
     d.name: d
-    for d in (TURNS, SIBLINGS, REWARDS, SELECTION, SAMPLES, METRICS, EPISODES, EPISODE_TURNS, IMAGES, TURN_IMAGES)
+    for d in (
+        TURNS,
+        SIBLINGS,
+        REWARDS,
+        SELECTION,
+        SAMPLES,
+        TRAINED_TOKENS,
+        METRICS,
+        EPISODES,
+        EPISODE_TURNS,
+        IMAGES,
+        TURN_IMAGES,
+    )
 }

@@ -1,9 +1,10 @@
-"""checkpoint, turns, rewards, selection -> checkpoint, samples, metrics."""
+"""checkpoint, turns, rewards, selection -> checkpoint, samples, trained_tokens, metrics."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.runs.placement import ModelPlacement
@@ -54,7 +55,8 @@ def update(
     if objective.needs_first_checkpoint:
         inputs["reference"] = reference
     seed = derive_seed(config.seed, "update", iteration)
-    outputs = ("samples", "metrics", "checkpoint")
+    tokens = ("trained_tokens",) if config.diagnostics.should_store_tokens else ()
+    outputs = ("samples", *tokens, "metrics", "checkpoint")
     do = partial(_train, progress, is_kept)
     return Work(STAGE, outputs, do, settings, inputs, seed, update_code(objective))
 
@@ -81,4 +83,8 @@ def _train(
     yield Output(
         "metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), is_deterministic=repeats
     )
+    if "trained_tokens" in work.outputs:
+        if result.trained_tokens is None:
+            raise LearnerError("this learner notes nothing by token: set diagnostics.should_store_tokens = false")
+        yield Output("trained_tokens", result.trained_tokens, is_deterministic=repeats)
     yield Output("samples", result.samples, is_deterministic=repeats)

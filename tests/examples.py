@@ -1,6 +1,7 @@
 """A small valid example of every dataset, for tests and benchmarks.
 
-turns, siblings, rewards, selection, samples, metrics, episodes, episode_turns, images, turn_images: `example(kind)`
+turns, siblings, rewards, selection, samples, trained_tokens, metrics, episodes, episode_turns, images, turn_images:
+`example(kind)`
 turns of any length: `example_turns(...)`
 any folder, stored: `put_folder(...)`
 """
@@ -185,6 +186,20 @@ def _samples() -> pa.Table:
     return _table("samples", columns)
 
 
+def _trained_tokens() -> pa.Table:
+    columns = {
+        "trajectory_id": ["group-00000001/0000", "group-00000001/0001"],
+        "group_id": ["group-00000001"] * 2,
+        "turn": [0, 0],
+        "has_loss": [[True, True], [True, False]],
+        "advantages": [[1.5, 1.5], [-0.5, 0.0]],
+        "ratios": [[1.0, 1.25], [0.75, 1.0]],
+        "clip_fractions": [[0.0, 0.5], [0.0, 0.0]],
+        "entropies": [[0.5, 0.25], []],
+    }
+    return _table("trained_tokens", columns)
+
+
 def _metrics() -> pa.Table:
     columns = {
         "iteration": [0, 0],
@@ -223,6 +238,7 @@ _MAKERS = {
     "rewards": _rewards,
     "selection": _selection,
     "samples": _samples,
+    "trained_tokens": _trained_tokens,
     "metrics": _metrics,
     "episodes": _episodes,
     "episode_turns": lambda: example_turns().cast(DATASETS["episode_turns"].schema),

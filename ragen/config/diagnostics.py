@@ -19,6 +19,9 @@ class DiagnosticsConfig(Settings):
     """At every n-th iteration, measure the gradient of every group, separately for each term of the loss and in six
     buckets of reward std: it shows which groups carry a signal. Costs about as much as three updates on all groups. 0:
     never."""
+    should_store_tokens: bool = False
+    """Store what each update noted of every token: advantage, ratio, clipping, entropy (dataset `trained_tokens`), by
+    which `starpo view` shades them. Results and keys are the same."""
     on_collapse: Literal["log", "stop", "roll_back"] = "log"
     """'log': only report. 'stop': end the run at the verdict `alarm`. 'roll_back': continue as a fork from the best
     iteration of the healthy phase, with the first of `remedies` not yet used; once none is left, stop."""

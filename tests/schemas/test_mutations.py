@@ -93,9 +93,9 @@ class Iteration:
         selection = select_groups(turns, rewards, FILTER)
         metrics = self.measured(turns, rewards, selection)
         episodes = fold_episodes(self.played(["a", "b", "c"], 2), "sokoban", 0.5)
-        samples = self.trained(turns, rewards, selection)
+        samples, tokens = self.trained(turns, rewards, selection)
         siblings = self.searched()
-        tables = (turns, siblings, rewards, selection, samples, metrics, episodes)
+        tables = (turns, siblings, rewards, selection, samples, tokens, metrics, episodes)
         self.tables = dict(zip(MUTATED, tables, strict=True))
 
     def played(self, group_ids: list[str], size: int) -> pa.Table:
@@ -117,11 +117,13 @@ class Iteration:
         values = rollout_metrics(turns) | reward_metrics(rewards, turns) | filter_metrics(selection)
         return metrics_table(0, "variance_filter", values)
 
-    def trained(self, turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> pa.Table:
+    def trained(self, turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> tuple[pa.Table, pa.Table]:
         learner = TorchLearner(UpdateConfig(advantage="grpo", num_minibatches=1), num_threads=1)
         learner.load(self.folder, "start", None)
         context = UpdateContext(iteration=0, num_iterations=2, seed=5, temperature=1.0, max_response_tokens=40)
-        return learner.update(assemble(turns, rewards, selection), context).samples
+        result = learner.update(assemble(turns, rewards, selection), context)
+        assert result.trained_tokens is not None
+        return result.samples, result.trained_tokens
 
     def notices(self, kind: str, table: pa.Table) -> bool:
         """Whether a table contradicts what is stored with it. Derived tables must equal their stages' outputs."""

@@ -23,8 +23,8 @@ def read_chat(rows: Sequence[Row]) -> list[Row | None]:
         rows: Its rows of `turns`, in order.
 
     Returns:
-        For each turn its `conversation`, its `messages` (None: the observation is the text of one), and `remarks`, titles
-        and texts; None for each turn if no program played it.
+        For each turn its `conversation`, its `messages` (None: the observation is the text of one), and `remarks`,
+        titles and texts; None for each turn if no program played it.
     """
     if '"program": ' not in rows[-1]["info"]:
         return [None] * len(rows)

@@ -92,7 +92,8 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Traject
     rows = table.to_pylist()
     names = episode_names(*([row[column] for row in rows] for column in ("env_seed", "member")))
     members = [
-        _episode(row, number, name, environment, is_chat) for number, (row, name) in enumerate(zip(rows, names, strict=True))
+        _episode(row, number, name, environment, is_chat)
+        for number, (row, name) in enumerate(zip(rows, names, strict=True))
     ]
     images = shown_images(reader, [replace(place, kind="turn_images")] if "images" in manifest.settings else [])
     for member in members:

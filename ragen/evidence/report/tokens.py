@@ -1,12 +1,13 @@
-"""Length of each token of a recorded text, in the units of the page.
+"""Tokens of a recorded text in the units of the page: the length of each, and what an update noted of it.
 
 The page shows the recorded text and shades it token by token. It therefore needs only the lengths of tokens, not their
 texts.
 
-    tokenizer -> TokenLengths;   response_ids, response -> lengths
+    tokenizer -> TokenLengths;   response_ids, response -> lengths        row of trained_tokens -> trained_numbers
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -42,3 +43,31 @@ class TokenLengths:
 def utf16_units(text: str) -> int:
     """Return the length of a text in UTF-16 code units, as in JavaScript."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
+def trained_numbers(row: Mapping[str, Any] | None, num_tokens: int) -> dict[str, Any] | None:
+    """Return what an update noted of the first tokens of a turn.
+
+    Args:
+        row: Row of dataset `trained_tokens`; None if there is none.
+        num_tokens: Number of tokens that the page shows.
+
+    Returns:
+        Name of a shade -> the number of each token, or one number if all have the same; None if there is none.
+    """
+    if row is None:
+        return None
+    numbers = {
+        "advantage": row["advantages"],
+        "ratio": row["ratios"],
+        "clipped": row["clip_fractions"],
+        "entropy": row["entropies"],
+        "masked": [float(not has_loss) for has_loss in row["has_loss"]],
+    }
+    return {name: _merged([float(f"{value:.4g}") for value in values[:num_tokens]]) for name, values in numbers.items()}
+
+
+def _merged(values: list[float]) -> list[float] | float | None:
+    if not values:
+        return None
+    return values[0] if len(set(values)) == 1 else values

@@ -1,6 +1,6 @@
 """Training rollouts in the format of the page: text, boards, rewards, results of filter and update, tokens.
 
-turns, turn_images, rewards, selection, samples of one iteration -> Batch
+turns, turn_images, rewards, selection, samples, trained_tokens of one iteration -> Batch
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from starpo.ragen.evidence.report.chat import read_chat
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, shortened
 from starpo.ragen.evidence.report.failures import kinds_of
 from starpo.ragen.evidence.report.images import shown_images
-from starpo.ragen.evidence.report.tokens import TokenLengths, utf16_units
+from starpo.ragen.evidence.report.tokens import TokenLengths, trained_numbers, utf16_units
 from starpo.schemas.datasets import STATUSES
 from starpo.schemas.imported import FORMAT, imported_facts
 
@@ -120,7 +120,9 @@ def read_rollout(
     if turns is None:
         return None
     images = shown_images(reader, by_kind.get("turn_images", ()))
-    rewards, samples = (_Groups.read(reader, by_kind.get(kind)) for kind in ("rewards", "samples"))
+    rewards, samples, tokens = (
+        _Groups.read(reader, by_kind.get(kind)) for kind in ("rewards", "samples", "trained_tokens")
+    )
     decided = _decided(reader, by_kind, turns)
     unread = "the filter's decisions cannot be read" if by_kind.get("selection") else ""
     undecided = {"kept": None, "score": None, "success": None, "reason": unread}
@@ -131,6 +133,7 @@ def read_rollout(
     def members(group: str) -> list[Row]:
         paid = {(row["trajectory_id"], row["turn"]): row for row in rewards.rows(group)} if rewards else {}
         sampled = {row["trajectory_id"]: row for row in samples.rows(group)} if samples else {}
+        trained = {(row["trajectory_id"], row["turn"]): row for row in tokens.rows(group)} if tokens else {}
         trajectories = []
         if group not in whole:
             for rows in outlines.trajectories(group):
@@ -141,6 +144,7 @@ def read_rollout(
             for row in rows:
                 shown = images.get((row["trajectory_id"], row["turn"]), [])
                 row["images"] = [one["image"] for one in shown]
+                row["trained"] = trained.get((row["trajectory_id"], row["turn"]))
                 places = [(one["position"], one["num_tokens"]) for one in shown]
                 row["prompt_ids"] = mark_images(row["prompt_ids"], places)
             trajectory = _trajectory(settings, rows, paid, token_lengths, transcriber)
@@ -352,7 +356,8 @@ def _tokens(row: Row, shown: str, token_lengths: TokenLengths | None) -> Row:
     if len(shown) < len(row["response"]):
         ids, lengths = _cut_to(ids, lengths, shown)
     surprisals = [round(-1000 * value) for value in row["behaviour_logprobs"][: len(ids)]]
-    return {"ids": ids, "lengths": lengths, "surprisals": surprisals}
+    trained = trained_numbers(row["trained"], len(ids))
+    return {"ids": ids, "lengths": lengths, "surprisals": surprisals, "trained": trained}
 
 
 def _cut_to(ids: list[int], lengths: list[int] | None, shown: str) -> tuple[list[int], list[int] | None]:

@@ -226,7 +226,8 @@ def _result(
     clock.lap("review_s")
     num_trained = config.num_epochs * sum(len(segment.token_ids) for segment in tokens.segments)
     timings = clock.laps | {"trained_tokens_per_s": num_trained / clock.laps["train_s"]}
-    return UpdateResult(samples, {name: float(value) for name, value in metrics.items()}, timings)
+    trained_tokens = ledger.trained_tokens(inputs.trajectories, credit.advantages_N, before.entropy_N)
+    return UpdateResult(samples, {name: float(value) for name, value in metrics.items()}, timings, trained_tokens)
 
 
 def _reviews(inputs: UpdateInputs, prepared: Prepared) -> dict[str, float]:

@@ -92,7 +92,8 @@ function tokenBlock(turn, trained) {
 function shadeChoice(stage) {
   const legend = html("span", { class: "shade-legend" });
   const choice = html("select", { "aria-label": "Shading of tokens" });
-  const element = html("p", { class: "shade" }, html("label", {}, "Shade tokens by ", choice), " ", legend);
+  const label = html("label", {}, "Shade tokens by ", choice);
+  const element = html("p", { class: "shade" }, label, " ", legend);
   let wanted = "logprob";
   let lacks = "";
   let turns = [];
@@ -100,7 +101,7 @@ function shadeChoice(stage) {
   function paint() {
     document.documentElement.dataset.shade = choice.value;
     const readouts = choice.value === "none" ? null : "Point at a token, or move over them with the arrow keys, for its numbers.";
-    legend.replaceChildren(...[SHADES[choice.value].legend(turns), readouts, lacks].flat(Infinity).filter(Boolean));
+    legend.replaceChildren(...[label.hidden ? null : SHADES[choice.value].legend(turns), readouts, lacks].flat(Infinity).filter(Boolean));
     for (const strip of stage.querySelectorAll(".tokens")) strip.dispatchEvent(new CustomEvent("shade", { detail: SHADES[choice.value] }));
   }
 
@@ -112,7 +113,9 @@ function shadeChoice(stage) {
     choice.replaceChildren(...names.map((name) => html("option", { value: name }, SHADES[name].label)));
     choice.value = names.includes(wanted) ? wanted : names[0];
     const absent = Object.keys(SHADES).filter((name) => !names.includes(name)).map((name) => SHADES[name].label);
-    lacks = absent.length ? html("span", { class: "lacks" }, `Not offered: ${absent.join(", ")}: ${[...new Set(sides.flatMap((side) => side.lacks))].join("; ")}.`) : null;
+    const why = `${[...new Set(sides.flatMap((side) => side.lacks))].join("; ")}.`;
+    label.hidden = names.length === 1;
+    lacks = absent.length ? html("span", { class: "lacks" }, label.hidden ? `Tokens are not shaded: ${why}` : `Not offered: ${absent.join(", ")}: ${why}`) : null;
     paint();
   }
 

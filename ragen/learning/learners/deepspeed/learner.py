@@ -94,8 +94,9 @@ class DeepSpeedLearner:
         """Train on these trajectories (see `Learner.update`)."""
         packed = self._packed(trajectories)
         self.checkpoint_key = None
-        header, samples = self._ask("update", packed, on_progress, context=dataclasses.asdict(context))
-        return UpdateResult(unpack_table(samples), header["metrics"], header["timings"])
+        header, tables = self._ask("update", packed, on_progress, context=dataclasses.asdict(context))
+        samples, tokens = (unpack_table(part) for part in (tables[: header["size"]], tables[header["size"] :]))
+        return UpdateResult(samples, header["metrics"], header["timings"], tokens)
 
     def fine_tune(
         self,

@@ -143,7 +143,9 @@ class RankLearner:
         result = update_models(self._inputs(held, trajectories, context))
         held.checkpoint.trainer = held.checkpoint.trainer.after(result.metrics)
         held.num_restarted = 0
-        return {"metrics": result.metrics, "timings": result.timings}, pack_table(result.samples)
+        assert result.trained_tokens is not None
+        samples, tokens = pack_table(result.samples), pack_table(result.trained_tokens)
+        return {"metrics": result.metrics, "timings": result.timings, "size": len(samples)}, samples + tokens
 
     def save(self, folder: str) -> None:
         """See `Learner.save`; rank 0 writes."""

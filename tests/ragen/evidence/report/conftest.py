@@ -31,7 +31,7 @@ from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.datasets import SAMPLES
+from starpo.schemas.datasets import SAMPLES, TRAINED_TOKENS
 from starpo.schemas.manifest import Stage
 from tests.examples import put_folder
 
@@ -115,6 +115,24 @@ def samples(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> pa.Table
     return pa.Table.from_pylist(rows, schema=SAMPLES.schema)
 
 
+def trained_tokens(turns: pa.Table, trained: pa.Table) -> pa.Table:
+    """Dataset `trained_tokens` of the same update; the numbers of a token follow from its place in the response."""
+    advantages = dict(zip(trained["trajectory_id"].to_pylist(), trained["advantage"].to_pylist(), strict=True))
+    rows = [
+        {
+            **{name: row[name] for name in ("trajectory_id", "group_id", "turn")},
+            "has_loss": [n % 3 != 2 for n in range(count)],
+            "advantages": [advantages[row["trajectory_id"]] * (-1) ** n for n in range(count)],
+            "ratios": [0.8 + 0.1 * (n % 5) for n in range(count)],
+            "clip_fractions": [n % 4 / 4 for n in range(count)],
+            "entropies": [n % 5 / 2 for n in range(count)],
+        }
+        for row in turns.to_pylist()
+        if row["trajectory_id"] in advantages and (count := len(row["response_ids"]))
+    ]
+    return pa.Table.from_pylist(rows, schema=TRAINED_TOKENS.schema)
+
+
 def store_run(store: Store, name: str, folder: Path) -> None:
     """Store a run of four iterations."""
     config = StarPOConfig(environment=SETTINGS, agent=AGENT, iterations=ITERATIONS, filter=FilterConfig(keep=0.5))
@@ -154,7 +172,10 @@ def store_run(store: Store, name: str, folder: Path) -> None:
         metrics = metrics_table(iteration, "variance_filter", values)
         put("metrics", metrics, iteration, "variance_filter", dict(inputs), 0.5)
         inputs["selection"] = put("selection", selection, iteration, "variance_filter", dict(inputs), 0.25)
-        put("samples", samples(turns, rewards, selection), iteration, "update", dict(inputs), 3.0)
+        trained = samples(turns, rewards, selection)
+        put("samples", trained, iteration, "update", dict(inputs), 3.0)
+        if iteration:  # the first update stored means alone
+            put("trained_tokens", trained_tokens(turns, trained), iteration, "update", dict(inputs), 3.0)
         store_success(store, name, iteration, put)
     store_success(store, name, ITERATIONS, put)
     store.runs.set_state(name, "failed", HOSTILE[1], {})
