@@ -122,7 +122,7 @@ ROW_RULES: dict[str, tuple[Rule, ...]] = {
     "rewards": _REWARD_ROWS,
     "selection": _SELECTION_ROWS,
     "samples": (),
-    "trained_tokens": aligned("has_loss", "advantages", "ratios", "clip_fractions"),
+    "trained_tokens": (*aligned("has_loss", "advantages", "ratios", "clip_fractions"),),
     "metrics": (),
     "episodes": _EPISODE_ROWS,
     "episode_turns": TURN_ROWS,
