@@ -297,7 +297,7 @@ SAMPLES = Dataset(
     ),
 )
 
-TRAINED_TOKENS = Dataset(
+TRAINED = Dataset(
     name="trained_tokens",
     version=1,
     row="a turn with a response of a trajectory that was trained on: its numbers by token, aligned with response_ids",
@@ -363,19 +363,8 @@ EPISODE_TURNS = Dataset(
     columns=TURNS.columns,
 )
 
+_EVALUATED = (EPISODES, EPISODE_TURNS)
 DATASETS: dict[str, Dataset] = {
     d.name: d
-    for d in (
-        TURNS,
-        SIBLINGS,
-        REWARDS,
-        SELECTION,
-        SAMPLES,
-        TRAINED_TOKENS,
-        METRICS,
-        EPISODES,
-        EPISODE_TURNS,
-        IMAGES,
-        TURN_IMAGES,
-    )
+    for d in (TURNS, SIBLINGS, REWARDS, SELECTION, SAMPLES, TRAINED, METRICS, *_EVALUATED, IMAGES, TURN_IMAGES)
 }

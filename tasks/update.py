@@ -86,5 +86,5 @@ def _train(
     if "trained_tokens" in work.outputs:
         if result.trained_tokens is None:
             raise LearnerError("this learner notes nothing by token: set diagnostics.should_store_tokens = false")
-        yield Output("trained_tokens", result.trained_tokens, is_deterministic=repeats)
+        yield Output("trained_tokens", result.trained_tokens(), is_deterministic=repeats)
     yield Output("samples", result.samples, is_deterministic=repeats)

@@ -11,7 +11,6 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import num_kept
-from starpo.tasks.first_checkpoint.stored_episodes import episode_keys
 from starpo.tasks.progress import RunProgress
 
 
@@ -67,6 +66,10 @@ class Runner:
 
     def episode_keys(self, config: StarPOConfig) -> Keys:
         """Find the stored episodes of other runs that the first checkpoint learns from: role -> key."""
+        if config.policy.type == "tiny":
+            return {}
+        from starpo.tasks.first_checkpoint.stored_episodes import episode_keys
+
         return episode_keys(config.policy, self.store_url)
 
     def warn(self, message: str) -> None:

@@ -23,7 +23,6 @@ from starpo.ragen.runs.work import Keys
 from starpo.ragen.store.attempts import kind_of, numbered, of_kind
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
-from starpo.tasks.first_checkpoint.stored_episodes import has_texts
 from starpo.tasks.loop.rollback import describe_outcome
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.probe import probe
@@ -49,7 +48,12 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         CollapsedError: If the run collapses, and the settings demand that it ends then.
     """
     stored = runner.episode_keys(config)
-    begin = warm_start(config, stored, runner.progress, should_render=has_texts(stored, runner.store_url))
+    should_render = False
+    if stored:
+        from starpo.tasks.first_checkpoint.stored_episodes import has_texts
+
+        should_render = has_texts(stored, runner.store_url)
+    begin = warm_start(config, stored, runner.progress, should_render=should_render)
     first = checkpoint = runner.stage(0, begin)["checkpoint"]
     turns: Keys = {}
     ahead: Keys = {}  # the next rollout, if it was played concurrently with the last update

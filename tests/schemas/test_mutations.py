@@ -123,7 +123,7 @@ class Iteration:
         context = UpdateContext(iteration=0, num_iterations=2, seed=5, temperature=1.0, max_response_tokens=40)
         result = learner.update(assemble(turns, rewards, selection), context)
         assert result.trained_tokens is not None
-        return result.samples, result.trained_tokens
+        return result.samples, result.trained_tokens()
 
     def notices(self, kind: str, table: pa.Table) -> bool:
         """Whether a table contradicts what is stored with it. Derived tables must equal their stages' outputs."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from starpo.ragen.config.diagnostics import DiagnosticsConfig
 from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.load import apply_overrides
@@ -50,6 +51,14 @@ def keys() -> dict[str, str]:
         evaluation(),
     ]
     return {work.stage.name: work.key for work in works}
+
+
+def test_stored_tokens_change_no_key() -> None:
+    storing = CONFIG.model_copy(update={"diagnostics": DiagnosticsConfig(should_store_tokens=True)})
+    data = {"turns": OTHER, "rewards": OTHER, "selection": OTHER}
+    plain, more = (update(config, 0, OTHER, OTHER, data) for config in (CONFIG, storing))
+    assert plain.key == more.key
+    assert set(more.outputs) - set(plain.outputs) == {"trained_tokens"}
 
 
 @pytest.mark.parametrize(

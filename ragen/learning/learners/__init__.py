@@ -19,6 +19,7 @@ scored_share   the part of the tokens that is scored before and after the steps
 micro_batch_runner  runs forward and backward passes over micro-batches
 data_parallel  the processes that share an update
 ledger         what an update did to each trajectory: `samples` and metrics
+trained_tokens  what it did to each token, if that is stored
 validity       distance of the policy from the behaviour policy: ratios, effective sample size, KL
 measuring      log-probs, gradients, their spread and other objectives' gradients, without a step
 gradient_spread  the signal that gradients of groups share, and the noise

@@ -54,13 +54,13 @@ class UpdateResult:
         samples: Dataset `samples`, one row per trajectory, in the order given.
         metrics: Name -> value; names begin with `update/`. A function of the update's inputs, like the samples.
         timings: Name -> seconds, or tokens per second. Not reproducible, so kept separate.
-        trained_tokens: Dataset `trained_tokens`, the samples by token; None if the learner keeps no such numbers.
+        trained_tokens: Makes dataset `trained_tokens`; None if the learner keeps no numbers of tokens.
     """
 
     samples: pa.Table
     metrics: dict[str, float]
     timings: dict[str, float]
-    trained_tokens: pa.Table | None = None
+    trained_tokens: Callable[[], pa.Table] | None = None
 
 
 class Learner(Protocol):

@@ -1,4 +1,4 @@
-"""The ledger of an update: per-token statistics, reported as datasets `samples` and `trained_tokens`, and as metrics.
+"""The ledger of an update: per-token statistics, reported as dataset `samples` and as metrics.
 
 All metrics are a function of the update's inputs; timings, which are not, are reported separately.
 Legend: N response tokens of the update, B trajectories, M response tokens of a micro-batch.
@@ -14,7 +14,7 @@ from torch import Tensor
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
-from starpo.schemas.datasets import SAMPLES, TRAINED_TOKENS
+from starpo.schemas.datasets import SAMPLES
 
 
 class Ledger:
@@ -136,31 +136,7 @@ class Ledger:
         ]
         return pa.Table.from_arrays(arrays, schema=SAMPLES.schema)
 
-    def trained_tokens(self, trajectories: Sequence[Trajectory], advantages_N: Tensor, entropy_N: Tensor) -> pa.Table:
-        """Build dataset `trained_tokens`, a row per turn with response tokens; entropies that are NaN are left out."""
-        tokens, visits_N = self._tokens, self._visits_N.cpu()
-        trajectory_N, turn_N = tokens.trajectory_N.numpy(), tokens.turn_N.numpy()
-        starts = np.flatnonzero(np.diff(trajectory_N, prepend=-1) | np.diff(turn_N, prepend=-1))
-        lengths = np.diff(starts, append=len(trajectory_N))
-        passes_N, is_scored_N = visits_N.clamp(min=1), ~entropy_N.isnan()
-        ratio_N = torch.where(visits_N > 0, self._ratio_N.cpu() / passes_N, 1)
-        scored_lengths = np.where(is_scored_N.numpy()[starts], lengths, 0)
-        of_tokens = {
-            "has_loss": (visits_N > 0, lengths),
-            "advantages": (advantages_N, lengths),
-            "ratios": (ratio_N, lengths),
-            "clip_fractions": ((self._low_N + self._high_N).cpu() / passes_N, lengths),
-            "entropies": (entropy_N[is_scored_N], scored_lengths),
-        }
-        owners = [trajectories[number] for number in trajectory_N[starts]]
-        columns: dict[str, pa.Array] = {
-            "trajectory_id": pa.array([owner.trajectory_id for owner in owners], pa.string()),
-            "group_id": pa.array([owner.group_id for owner in owners], pa.string()),
-            "turn": pa.array(turn_N[starts], pa.int32()),
-        }
-        for name, (values_N, counts) in of_tokens.items():
-            kind, offsets = TRAINED_TOKENS.schema.field(name).type, np.append(0, np.cumsum(counts)).astype(np.int32)
-            columns[name] = pa.ListArray.from_arrays(
-                offsets, pa.array(values_N.numpy()).cast(kind.value_type), type=kind
-            )
-        return pa.table(columns, schema=TRAINED_TOKENS.schema)
+    def means(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return of each token its passes with a loss, and over these its mean ratio (0 without) and clipped share."""
+        visits_N, ratio_N, clipped_N = (n.cpu() for n in (self._visits_N, self._ratio_N, self._low_N + self._high_N))
+        return visits_N, ratio_N / visits_N.clamp(min=1), clipped_N / visits_N.clamp(min=1)

@@ -9,9 +9,12 @@ Legend: N response tokens of the update.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -226,8 +229,14 @@ def _result(
     clock.lap("review_s")
     num_trained = config.num_epochs * sum(len(segment.token_ids) for segment in tokens.segments)
     timings = clock.laps | {"trained_tokens_per_s": num_trained / clock.laps["train_s"]}
-    trained_tokens = ledger.trained_tokens(inputs.trajectories, credit.advantages_N, before.entropy_N)
-    return UpdateResult(samples, {name: float(value) for name, value in metrics.items()}, timings, trained_tokens)
+    noted = partial(_trained_tokens, ledger, tokens, inputs.trajectories, credit.advantages_N, before.entropy_N)
+    return UpdateResult(samples, {name: float(value) for name, value in metrics.items()}, timings, noted)
+
+
+def _trained_tokens(*noted: Any) -> pa.Table:
+    from starpo.ragen.learning.learners.trained_tokens import trained_tokens
+
+    return trained_tokens(*noted)
 
 
 def _reviews(inputs: UpdateInputs, prepared: Prepared) -> dict[str, float]:

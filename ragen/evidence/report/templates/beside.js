@@ -68,7 +68,7 @@ const isSameState = (one, other) => one.seed === other.seed && one.state === oth
 // The first turn in which two trajectories differ: in an executed action, in what followed the same action, or in how
 // long they go on; if in none of these, in a response. Null if they do not.
 function partingOf(one, other) {
-  const wordsOf = (turn) => (turn === undefined ? "nothing, as it had ended" : turn.executed.length ? turn.executed.map(actionWords).join(", ") : "no action");
+  const wordsOf = (turn) => (turn === undefined ? "nothing, as it had ended" : turn.chat && !callsOf(turn).length ? "a message" : turn.executed.length ? turn.executed.map(actionWords).join(", ") : "no action");
   for (let turn = 0; turn < Math.max(one.turns.length, other.turns.length); turn++) {
     const [first, second] = [one.turns[turn], other.turns[turn]];
     const words = `${wordsOf(first)} against ${wordsOf(second)}`;

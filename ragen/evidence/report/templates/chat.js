@@ -82,9 +82,9 @@ function chatTexts(turns, index, tokens) {
   const before = turns.slice(0, index).findLast(({ prompt }) => prompt?.start);
   const calls = callsOf(turn);
   const cut = turn.cut || {};
-  const said = besideCalls(turn.answer ?? turn.response, calls);
+  const text = besideCalls(turn.answer ?? turn.response, calls);
   const plain = html("div", { class: tokens ? "plain-text" : "" }, turn.think ? recordedBlock("Reasoning", turn.think, cut.think) : null,
-    said === "" && calls.length ? null : html("pre", { dir: "ltr" }, said === "" ? html("span", { class: "muted" }, "(no response)") : recorded(said)), more(turn.answer === null ? cut.response : cut.answer));
+    text === "" && calls.length ? null : html("pre", { dir: "ltr" }, text === "" ? html("span", { class: "muted" }, "(no response)") : recorded(text)), more(turn.answer === null ? cut.response : cut.answer));
   return [
     tools.length && JSON.stringify(tools) !== JSON.stringify(before ? declaredTools(before) : []) ? toolsBlock(tools) : null,
     chatMessages(turns, index),

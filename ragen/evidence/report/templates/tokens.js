@@ -3,6 +3,7 @@
 const DEEPEST = 3; // nats: the full shade
 const FAR = Math.log(1.25); // of a ratio: the full shade
 const scale = (...tones) => tones.map((tone) => html("i", { class: "scale", "data-tone": tone }));
+const named = (mark, words) => html("span", { class: "named" }, mark, ` ${words}`);
 const swatch = (tone) => html("i", { class: "scale swatch", "data-tone": tone });
 const trainedOf = (name) => (turn, n) => { const values = turn.trained?.[name] ?? null; return Array.isArray(values) ? values[n] ?? null : values; };
 const deep = (nats) => ["depth", nats / DEEPEST];
@@ -22,19 +23,19 @@ const SHADES = {
   },
   ratio: {
     label: "ratio", of: trainedOf("ratio"), tone: (value) => twoWays(Math.log(value), FAR), words: (value) => `ratio ${number(value, 4)}`,
-    legend: () => ["≤ 0.8", scale("down"), "1", scale("up"), "≥ 1.25: its probability in training over that when it was sampled, a mean over the update's steps."],
+    legend: () => ["≤ 0.8", scale("down"), "1", scale("up"), "≥ 1.25: its probability in training over that before (update.ratio_to), a mean over the steps."],
   },
   advantage: {
     label: "advantage", of: (turn, n, trained) => trainedOf("advantage")(turn, n) ?? trained?.advantage ?? null, tone: (value, trained) => twoWays(value, trained.largest), words: (value) => `advantage ${signed(value)}`,
-    legend: (turns) => [scale("down"), "negative", scale("up"), `positive; full shade is the largest of this iteration.${turns.some((turn) => turn.trained) ? "" : " What is stored is a trajectory's mean over its tokens."}`],
+    legend: (turns) => [named(scale("down"), "negative"), named(scale("up"), "positive"), `full shade is the largest of this iteration.${turns.some((turn) => turn.trained) ? "" : " What is stored is a trajectory's mean over its tokens."}`],
   },
   clipped: {
     label: "clipped or not", of: trainedOf("clipped"), tone: (value) => ["down", value], words: (value) => (value ? `clipped in ${percent(value)} of the steps` : "not clipped"),
-    legend: () => [scale("down"), "clipped in all steps of the update: it taught nothing there."],
+    legend: () => ["not clipped", html("i", { class: "scale rising", "data-tone": "down" }), "clipped in all steps of the update, where the surrogate then had no gradient."],
   },
   masked: {
     label: "masked or not", of: (turn, n, trained) => trainedOf("masked")(turn, n) ?? trained?.masked ?? null, tone: (value) => (value ? ["hatched", 1] : ["up", 0.5]), words: (value) => (value ? "masked: not in the loss" : "in the loss"),
-    legend: () => [swatch("up"), "in the loss", swatch("hatched"), "masked: the update did not learn from it."],
+    legend: () => [named(swatch("up"), "in the loss"), named(swatch("hatched"), "masked: the update did not learn from it.")],
   },
   none: { label: "none", of: () => null, words: () => null, legend: () => ["the text as it was parsed"] },
 };
@@ -100,7 +101,7 @@ function shadeChoice(stage) {
 
   function paint() {
     document.documentElement.dataset.shade = choice.value;
-    const readouts = choice.value === "none" ? null : "Point at a token, or move over them with the arrow keys, for its numbers.";
+    const readouts = choice.value === "none" ? null : " Point at a token, or move over them with the arrow keys, for its numbers. ";
     legend.replaceChildren(...[label.hidden ? null : SHADES[choice.value].legend(turns), readouts, lacks].flat(Infinity).filter(Boolean));
     for (const strip of stage.querySelectorAll(".tokens")) strip.dispatchEvent(new CustomEvent("shade", { detail: SHADES[choice.value] }));
   }

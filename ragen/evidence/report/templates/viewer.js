@@ -1,5 +1,7 @@
 // The trajectory viewer: a rollout or an evaluation, one of its groups, one of its members, turn by turn.
 
+const STEPS = { j: ["trajectory", 1], k: ["trajectory", -1], J: ["group", 1], K: ["group", -1], n: ["failure", 1], "]": ["iteration", 1], "[": ["iteration", -1] };
+
 function viewer(container, data, batches) {
   let iterations = [];
   const iterationChoice = html("select", { "aria-label": "Iteration of the trajectories" });
@@ -18,7 +20,7 @@ function viewer(container, data, batches) {
   let present = null; // of the address
   let shown = null; // the batch on the page
   let film = null;
-  const keys = html("p", { class: "muted keys" }, [["j", "k"], ["J", "K"], ["[", "]"], ["n"]].map((names, n) => [n ? " · " : "", names.map((name) => html("kbd", {}, name)), ` ${["trajectory", "group", "iteration", "next failure"][n]}`]));
+  const keys = html("p", { class: "muted keys" }, [["j", "k"], ["J", "K"], ["[", "]"], ["n"]].map((names, n) => [n ? " · " : "", names.map((name) => html("button", { type: "button", class: "key", onclick: () => step(...STEPS[name]), "aria-label": `${STEPS[name][1] > 0 ? "next" : "previous"} ${STEPS[name][0]}` }, name)), ` ${["trajectory", "group", "iteration", "next failure"][n]}`]));
   const shade = shadeChoice(stage);
 
   const cellOf = (place) => (place.source === null || place.source === TRAINING ? null : place.source);
@@ -71,21 +73,27 @@ function viewer(container, data, batches) {
     if (chosen) members.scrollTop = chosen.offsetTop - members.offsetTop - (members.clientHeight - chosen.offsetHeight) / 2;
   }
 
-  // From what is shown to another trajectory, group or iteration; "failure" goes over groups, to the next that failed.
+  // From what is shown to another trajectory, group or iteration; "failure" goes over groups, and then over iterations,
+  // to the next that failed.
   async function step(what, by) {
     if (!shown) return;
     const batch = shown;
+    const membersOf = async (b) => (await batches.groups(b)).flatMap((group) => group.members.map((member) => ({ batch: b, group, member })));
+    const isFailure = ({ member }) => member.success === false;
     const groups = await batches.groups(batch);
-    const all = groups.flatMap((group) => group.members.map((member) => ({ group, member })));
+    const all = await membersOf(batch);
     const at = all.findIndex(({ member }) => member.id === stage.dataset.id);
     const alike = batches.all.filter((b) => b.cell === batch.cell).sort((a, b) => a.iteration - b.iteration);
-    const next = {
+    let next = {
       trajectory: () => all[at + by],
       group: () => all.find(({ group }) => group === groups[groups.indexOf(all[at].group) + by]),
-      failure: () => all.slice(at + 1).find(({ member }) => member.success === false),
+      failure: () => all.slice(at + 1).find(isFailure),
       iteration: () => null,
     }[what]();
-    if (next) goTo({ iteration: batch.iteration, source: sourceOf(batch), trajectory: next.member.id, beside: sameState.following(present.beside, { batch, ...next }) });
+    for (const later of what === "failure" ? alike.slice(alike.indexOf(batch) + 1) : []) next ??= (await membersOf(later)).find(isFailure);
+    if (shown !== batch) return;
+    if (next) goTo({ iteration: next.batch.iteration, source: sourceOf(next.batch), trajectory: next.member.id, beside: sameState.following(present.beside, next) });
+    else if (what === "failure") about.replaceChildren("No failure follows.");
     const other = what === "iteration" ? alike[alike.indexOf(batch) + by] : null;
     if (other) goTo({ iteration: other.iteration, source: sourceOf(other) });
   }
@@ -93,7 +101,7 @@ function viewer(container, data, batches) {
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input, select, textarea, .player, canvas, svg, .tokens");
     if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-    const act = { j: ["trajectory", 1], k: ["trajectory", -1], J: ["group", 1], K: ["group", -1], n: ["failure", 1], "]": ["iteration", 1], "[": ["iteration", -1] }[event.key];
+    const act = STEPS[event.key];
     if (act) step(...act);
   });
 

@@ -96,7 +96,7 @@ class DeepSpeedLearner:
         self.checkpoint_key = None
         header, tables = self._ask("update", packed, on_progress, context=dataclasses.asdict(context))
         samples, tokens = (unpack_table(part) for part in (tables[: header["size"]], tables[header["size"] :]))
-        return UpdateResult(samples, header["metrics"], header["timings"], tokens)
+        return UpdateResult(samples, header["metrics"], header["timings"], lambda: tokens)
 
     def fine_tune(
         self,

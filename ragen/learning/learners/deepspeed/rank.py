@@ -144,7 +144,7 @@ class RankLearner:
         held.checkpoint.trainer = held.checkpoint.trainer.after(result.metrics)
         held.num_restarted = 0
         assert result.trained_tokens is not None
-        samples, tokens = pack_table(result.samples), pack_table(result.trained_tokens)
+        samples, tokens = pack_table(result.samples), pack_table(result.trained_tokens())
         return {"metrics": result.metrics, "timings": result.timings, "size": len(samples)}, samples + tokens
 
     def save(self, folder: str) -> None:

@@ -31,7 +31,7 @@ from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.datasets import SAMPLES, TRAINED_TOKENS
+from starpo.schemas.datasets import SAMPLES, TRAINED
 from starpo.schemas.manifest import Stage
 from tests.examples import put_folder
 
@@ -130,7 +130,7 @@ def trained_tokens(turns: pa.Table, trained: pa.Table) -> pa.Table:
         for row in turns.to_pylist()
         if row["trajectory_id"] in advantages and (count := len(row["response_ids"]))
     ]
-    return pa.Table.from_pylist(rows, schema=TRAINED_TOKENS.schema)
+    return pa.Table.from_pylist(rows, schema=TRAINED.schema)
 
 
 def store_run(store: Store, name: str, folder: Path) -> None:

@@ -118,6 +118,25 @@ def test_reordering_characters_are_named(page, stored_run: Store) -> None:
     )
 
 
+def test_next_failure_goes_over_iterations(page, stored_run: Store) -> None:
+    page.go("#iteration=2&source=training")
+    passed = []
+    for _ in range(2 * 6):  # trajectories of the last two iterations
+        before = page.run("return location.hash")
+        page.click(".keys [aria-label='next failure']")
+        page.wait_for(
+            f"document.querySelector('.about').textContent === 'No failure follows.' || (location.hash !== "
+            f"{json.dumps(before)} && document.documentElement.dataset.ready === location.hash)"
+        )
+        if page.text(".about") == "No failure follows.":
+            break
+        passed.append(page.text(".trajectory-title"))
+        assert page.text(".inline-facts .pill") == "failed"
+    assert page.text(".about") == "No failure follows."
+    assert {title.split(",")[0] for title in passed} == {"Iteration 2", "Iteration 3"}
+    assert len(set(passed)) == len(passed)
+
+
 def test_tokens_are_shaded_by_log_probs(page, stored_run: Store) -> None:
     row = next(r for r in rows(stored_run, 1, "rollout", "turns") if "\U0001f600" in r["response"])
     page.go(f"#iteration=1&trajectory={row['trajectory_id']}")

@@ -53,10 +53,10 @@ def test_numbers_shade_their_tokens(page, stored_run: Store, shade: str) -> None
     card = opened(page, trained(stored_run, 1), 1)
     page.put(CHOICE, shade)
     wanted, words = EXPECTED[shade]
-    found = shades(page, card)
-    assert [tone for tone, _, _ in found] == [tone for tone, _ in wanted]
-    assert [share for _, share, _ in found] == pytest.approx([share for _, share in wanted], abs=2e-3)
-    by_shade = {(tone, share): colour for tone, share, colour in found if tone != "hatched"}
+    drawn = shades(page, card)
+    assert [tone for tone, _, _ in drawn] == [tone for tone, _ in wanted]
+    assert [share for _, share, _ in drawn] == pytest.approx([share for _, share in wanted], abs=2e-3)
+    by_shade = {(tone, share): colour for tone, share, colour in drawn if tone != "hatched"}
     assert len(set(by_shade.values())) == len(by_shade)
     for _ in range(2):
         page.press(f"{card} .tokens", "ArrowRight")
@@ -71,10 +71,10 @@ def test_advantages_have_both_signs(page, stored_run: Store) -> None:
     samples = {one["trajectory_id"]: one["advantage"] for one in rows(stored_run, 1, "update", "samples")}
     advantage, largest = samples[row["trajectory_id"]], max(map(abs, samples.values()))
     signs = ["up", "down"] if advantage > 0 else ["down", "up"]
-    found = shades(page, card)
-    assert [tone for tone, _, _ in found] == signs * 4
-    assert [share for _, share, _ in found] == pytest.approx([abs(advantage) / largest] * 8, abs=1e-3)
-    assert len({colour for _, _, colour in found}) == 2
+    drawn = shades(page, card)
+    assert [tone for tone, _, _ in drawn] == signs * 4
+    assert [share for _, share, _ in drawn] == pytest.approx([abs(advantage) / largest] * 8, abs=1e-3)
+    assert len({colour for _, _, colour in drawn}) == 2
 
 
 def test_masks_and_clips_need_no_colour(page, stored_run: Store) -> None:

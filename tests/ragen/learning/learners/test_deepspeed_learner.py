@@ -87,7 +87,7 @@ def assert_agree(one: list[UpdateResult], other: list[UpdateResult], rel: float 
         for name, value in expected.metrics.items():
             assert result.metrics[name] == pytest.approx(value, rel=rel, abs=rel / 10), name
         assert result.samples["trajectory_id"] == expected.samples["trajectory_id"]
-        assert result.trained_tokens["has_loss"] == expected.trained_tokens["has_loss"]
+        assert result.trained_tokens()["has_loss"] == expected.trained_tokens()["has_loss"]
         for name in ("advantage", "mean_ratio", "loss_share", "entropy", "num_tokens"):
             np.testing.assert_allclose(result.samples[name], expected.samples[name], rtol=rel, atol=rel / 10)
 

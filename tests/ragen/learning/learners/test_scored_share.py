@@ -87,7 +87,7 @@ def test_an_exact_engine_is_believed(policy_folder, played, context, scored, tmp
         assert part.samples[name].is_valid().to_pylist() == is_scored, name
         expected = np.array(full.samples[name])[is_scored]
         np.testing.assert_allclose(part.samples[name].drop_null(), expected, atol=1e-5, err_msg=name)
-    scored_tokens = zip(part.trained_tokens["group_id"].to_pylist(), part.trained_tokens["entropies"], strict=True)
+    scored_tokens = zip(*(part.trained_tokens()[name].to_pylist() for name in ("group_id", "entropies")), strict=True)
     assert all((len(entropies) > 0) == (name == group) for name, entropies in scored_tokens)
     of_all = ("advantage", "mean_ratio", "clip_fraction", "loss_share")
     for name in of_all:

@@ -248,15 +248,16 @@ def test_trained_tokens_average_to_samples(policy_folder, make_trajectories, con
     trajectories[2] = dataclasses.replace(trajectories[2], segments=())
     config = change(GRPO, num_epochs=2, clip_low=1e-4, clip_high=1e-4)
     result = loaded(config, policy_folder).update(trajectories, context)
-    rows = result.trained_tokens.to_pylist()
-    validate(result.trained_tokens, "trained_tokens")
+    tokens = result.trained_tokens()
+    rows = tokens.to_pylist()
+    validate(tokens, "trained_tokens")
     columns = {"advantages": "advantage", "ratios": "mean_ratio", "clip_fractions": "clip_fraction"}
     for trajectory, sample in zip(trajectories, result.samples.to_pylist(), strict=True):
-        own = [row for row in rows if row["trajectory_id"] == trajectory.trajectory_id]
+        by_turn = [row for row in rows if row["trajectory_id"] == trajectory.trajectory_id]
         turns = [turn for one in trajectory.segments for turn in one.turn[one.response_mask].tolist()]
-        assert [row["turn"] for row in own for _ in row["has_loss"]] == turns
+        assert [row["turn"] for row in by_turn for _ in row["has_loss"]] == turns
         for by_token, mean in (columns | {"entropies": "entropy"}).items():
-            values = [value for row in own for value in row[by_token]]
+            values = [value for row in by_turn for value in row[by_token]]
             assert len(values) == len(turns)
             assert not values or np.mean(values) == pytest.approx(sample[mean], rel=1e-5), mean
     assert all(all(row["has_loss"]) for row in rows)
@@ -320,7 +321,7 @@ def test_warm_up_trains_only_the_critic(policy_folder, make_trajectories, contex
     assert "update/policy_loss" not in first.metrics
     assert set(first.samples["mean_ratio"].to_pylist()) == {1.0}
     assert set(first.samples["loss_share"].to_pylist()) == {0.0}
-    assert not any(any(has_loss) for has_loss in first.trained_tokens["has_loss"].to_pylist())
+    assert not any(any(has_loss) for has_loss in first.trained_tokens()["has_loss"].to_pylist())
     second = learner.update(make_trajectories(4), dataclasses.replace(context, iteration=1))
     assert second.metrics["update/num_steps"] == 2
 
