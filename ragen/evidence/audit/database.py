@@ -78,16 +78,18 @@ class Database:
         explain_failure: Callable[[str], Exception] | None = None,
         decode: Decode = lambda run, tokens: None,
         retokenise: Retokenise = lambda run, texts: None,
+        bounds: Runtime | None = None,
     ) -> None:
-        """Open the database without loading any view. Its resource limits are those of the process environment.
+        """Open the database without loading any view.
 
         Args:
             load: Loads a view; called at most once per view.
             explain_failure: Maps DuckDB's message for data that could not be read to the error to raise.
             decode: Decodes tokens to text.
             retokenise: Decodes tokens and encodes the text again.
+            bounds: Limits of time, memory and disk. None for those of the process environment.
         """
-        self._bounds = Runtime.current()
+        self._bounds = bounds or Runtime.current()
         self._load = load
         self._decode = decode
         self.retokenise = retokenise

@@ -82,17 +82,23 @@ class Lineage:
     unreadable: tuple[str, ...]
 
 
-def lineage(store: Store, artifact: str, on_progress: Callable[[int, int], None] | None = None) -> Lineage:
+def lineage(
+    store: Store,
+    artifact: str,
+    on_progress: Callable[[int, int], None] | None = None,
+    max_works: int | None = None,
+) -> Lineage:
     """Find the ancestors and descendants of an artifact.
 
     Args:
         store: Store to search; all its manifests are read.
         artifact: `kind/key`, a key, a unique prefix of either, or `run:iteration:stage`.
         on_progress: Called with the number of manifests read and their total.
+        max_works: Most works in the store. None: any number.
 
     Raises:
         ArtifactMissingError: If there is no such artifact.
-        ConfigError: If the prefix is ambiguous, or the run has no such iteration or stage.
+        ConfigError: If the prefix is ambiguous, the run has no such iteration or stage, or there are too many works.
         StoreError: If there is no such run.
         ArtifactDamagedError: If the manifest of the artifact or of an ancestor is damaged.
     """
@@ -101,6 +107,12 @@ def lineage(store: Store, artifact: str, on_progress: Callable[[int, int], None]
     root = _resolve(
         store, artifact, {key: [*kinds.get(key, ()), *dropped.get(key, ())] for key in {**kinds, **dropped}}
     )
+    num_works = len({**kinds, **dropped})
+    if max_works is not None and num_works > max_works:
+        raise ConfigError(
+            f"{store.url} has {num_works:,} works, more than the {max_works:,} that are searched here; "
+            f"`starpo lineage {artifact}` reads them all"
+        )
     manifests, damaged = _manifests(store, kinds, dropped, on_progress)
     names, faults = _names(store)
     graph = _Graph(kinds, dropped, manifests, damaged, names)

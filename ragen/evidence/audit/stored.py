@@ -58,6 +58,7 @@ def open_database(
     should_verify: bool = False,
     iteration: int | None = None,
     has_many_queries: bool = False,
+    bounds: Runtime | None = None,
 ) -> Database:
     """Open the views over some runs.
 
@@ -69,13 +70,14 @@ def open_database(
         has_many_queries: Whether every view will be queried many times, as audits do. The first query of a view of many
             files then reads all of their columns, and copies them to one temporary file, unless that might exceed
             `STARPO_SQL_SPILL_GB`.
+        bounds: Limits of time, memory and disk. None for those of the process environment.
 
     Raises:
         StoreError: If there is no such run. (Artifacts are opened when a query needs them; queries may therefore raise
             ArtifactMissingError and ArtifactDamagedError, which name the artifact and its place in the run.)
     """
     views = _StoredViews(store, runs, should_verify, iteration, has_many_queries)
-    return Database(views.load, views.explain, views.decode, views.retokenise)
+    return Database(views.load, views.explain, views.decode, views.retokenise, bounds)
 
 
 class _StoredViews:

@@ -36,6 +36,8 @@ _SCRIPTS = (
     "chart.js",
     "timeline.js",
     "decisions.js",
+    "terminal.js",
+    "origin.js",
     "boards.js",
     "batches.js",
     "tokens.js",
@@ -150,6 +152,7 @@ def page_data(data: RunData, since: int = 0) -> dict[str, Any]:
     last = max((x for series in data.series.values() for x in series), default=0)
     return {
         "run": data.run.name,
+        "store": data.store_url,
         "head": _head(data),
         "why_not_drawn": words.why_not_drawn(data.run),
         "environment": data.run.environment,

@@ -8,7 +8,8 @@
 /run/NAME/trajectories?iteration=3&source=    those of an evaluation
 /run/NAME/plane                               its probes of reasoning, drawn
 /compare?run=NAME&run=OTHER                   runs beside each other, as a page; /compare/data, /compare/status as above
-/run/NAME/search?text=push&success=false      trajectories of all rollouts (`searching.Query`), as JSON
+/run/NAME/search?text=push&success=false      trajectories of all rollouts (`query.Query`), as JSON
+/run/NAME/lineage?artifact=turns/KEY          what it was made from and what uses it, in all runs (`origins`), as JSON
 /run/NAME/checkpoints?iteration=3&source=sokoban&trajectory=p0000-0
                                               that episode's initial state at every checkpoint, as JSON
 /run/NAME/other_runs?(the same)               that state in other runs, each at the nearest checkpoint, as JSON
@@ -29,15 +30,17 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from starpo.ragen.core.allocator import give_back_freed_memory
-from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
+from starpo.ragen.core.errors import ConfigError, QueryError, StarPOError, one_line
 from starpo.ragen.evidence.report.document import rounded
 from starpo.ragen.evidence.report.page import page_data, panels_data, plane_of, render_live_page
 from starpo.ragen.evidence.report.trajectories import OneGroup
 from starpo.ragen.evidence.view.compare_page import render_compare
 from starpo.ragen.evidence.view.comparing import choose, chosen_names, compared, version_of
+from starpo.ragen.evidence.view.origins import origins
+from starpo.ragen.evidence.view.query import Query
 from starpo.ragen.evidence.view.reading import StoreReader
 from starpo.ragen.evidence.view.runs_page import render_runs
-from starpo.ragen.evidence.view.searching import Query, search
+from starpo.ragen.evidence.view.searching import search
 from starpo.ragen.evidence.view.states import EpisodeName, PanelStates
 
 T = TypeVar("T")
@@ -124,6 +127,9 @@ def application(reader: StoreReader) -> Starlette:
     def search_page(request: Request) -> Response:
         return _json(search(reader.store, reader.run(request.path_params["run"]).data, _parsed(_QUERY, request)))
 
+    def lineage(request: Request) -> Response:
+        return _json(origins(reader.store, request.query_params.get("artifact", "")))
+
     def checkpoints(request: Request) -> Response:
         return _json(states.checkpoints(request.path_params["run"], _parsed(_EPISODE, request)))
 
@@ -147,6 +153,7 @@ def application(reader: StoreReader) -> Starlette:
         "/run/{run}/trajectories": trajectories,
         "/run/{run}/plane": plane,
         "/run/{run}/search": search_page,
+        "/run/{run}/lineage": lineage,
         "/run/{run}/checkpoints": checkpoints,
         "/run/{run}/other_runs": other_runs,
     }
@@ -160,7 +167,7 @@ def _answering(answer: Callable[[Request], Response], threads: CapacityLimiter) 
     async def answered(request: Request) -> Response:
         try:
             response = await to_thread.run_sync(answer, request, limiter=threads)
-        except ConfigError as error:
+        except (ConfigError, QueryError) as error:
             return PlainTextResponse(one_line(error), 400)
         except StarPOError as error:
             return PlainTextResponse(one_line(error), 404)

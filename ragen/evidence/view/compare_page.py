@@ -6,7 +6,17 @@ from typing import Any
 from starpo.ragen.evidence.report.document import render_document
 from starpo.ragen.evidence.view.comparing import MAX_RUNS
 
-_SCRIPTS = ("elements.js", "recorded.js", "lasting.js", "glossary.js", "legend.js", "take.js", "chart.js", "compare.js")
+_SCRIPTS = (
+    "elements.js",
+    "recorded.js",
+    "terminal.js",
+    "lasting.js",
+    "glossary.js",
+    "legend.js",
+    "take.js",
+    "chart.js",
+    "compare.js",
+)
 _STYLES = ("colours.css", "document.css", "charts.css", "runs.css", "compare.css")
 
 

@@ -3,7 +3,6 @@
 names -> ViewedRun, Counts of the last evaluation -> Comparison, JSON that the page draws
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -169,7 +168,7 @@ def _aligned(values: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> l
     return [[name, *(of[run] for run in names)] for name, of in values.items()]
 
 
-def _commands(store: str, names: Sequence[str]) -> list[str]:
-    """Return the commands that print and draw the same."""
-    command = shlex.join(["starpo", "compare", *names, "--store", store])
-    return [command, f"{command} -o curves.svg", f"{command} -o success.csv"]
+def _commands(store: str, names: Sequence[str]) -> list[list[str]]:
+    """Return the words of the commands that print and draw the same."""
+    command = ["starpo", "compare", *names, "--store", store]
+    return [command, [*command, "-o", "curves.svg"], [*command, "-o", "success.csv"]]

@@ -74,7 +74,7 @@ function draw() {
   const isAlone = data.runs.length === 1;
   refill("differing", data.settings.length ? differing("Setting", data.settings) : html("p", { class: "muted" }, isAlone ? "One run." : "No setting differs."));
   refill("code", data.code.length ? html("details", {}, html("summary", {}, `Code that differs: ${plural(data.code.length, "part")}`), html("p", { class: "lead" }, "Versions of stages, and digests of the code that settings name."), differing("Code", data.code)) : html("p", { class: "muted" }, isAlone ? "" : "They ran the same code."));
-  refill("commands", data.commands.join("\n"));
+  refill("commands", data.commands.map((words) => copied(commandLine(words))));
 }
 
 async function ask(what) {

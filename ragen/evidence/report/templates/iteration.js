@@ -1,8 +1,7 @@
 // One iteration: its artifacts and where they came from, its metrics, and what the filter did with each group.
 
 function iterationView(container, data, batches) {
-  const [AT, STAGE, KIND, KEY, ROWS, BYTES, SECONDS, VERSION, REPEATABLE, WRITTEN, INPUTS, ORIGIN] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
-  let decisions, metrics, known, firstMade, present;
+  let decisions, metrics, known, present;
   const choice = html("select", { "aria-label": "Iteration" });
   const [before, after] = ["Previous", "Next"].map((name) => html("a", { class: "button", role: "button" }, name));
   const title = html("h3", { class: "iteration-title", tabindex: "-1" });
@@ -15,28 +14,22 @@ function iterationView(container, data, batches) {
     decisions = decisionsByIteration(data.decisions);
     metrics = Object.entries(data.metrics);
     known = [...new Set([...data.artifacts.map((row) => row[AT]), ...decisions.keys(), ...metrics.flatMap(([, points]) => points.map((p) => p[0]))])].sort((a, b) => a - b);
-    firstMade = new Map();
-    for (const row of data.artifacts) if (!firstMade.has(row[KEY])) firstMade.set(row[KEY], row[AT]);
     choice.replaceChildren(...known.map((i) => html("option", { value: i }, String(i))));
     container.replaceChildren(...(known.length ? [controls, body] : [nothing]));
   }
 
-  function input([role, key]) {
-    const made = firstMade.get(key);
-    return html("div", {}, `${role} `, html("code", { title: key }, key.slice(0, 10)), made === undefined ? " (elsewhere)" : [" of ", html("a", { href: addressOf({ iteration: made }) }, `iteration ${made}`)]);
-  }
-
-  function artifacts(iteration) {
+  function artifacts(iteration, isOpen) {
     const rows = data.artifacts.filter((row) => row[AT] === iteration);
     if (!rows.length) return html("p", { class: "muted" }, "No artifact of this iteration can be read.");
-    const origins = [...new Set(rows.map((row) => row[ORIGIN]))];
+    const origins = [...new Set(rows.map((row) => madeWith(data, row)))];
     return [
-      table(["Stage", "Kind", "Key", "#Rows", "#Size", "#Seconds", "Made from", "Written"], rows.map((row) => [
+      table(["Stage", "Kind", "Key", "#Rows", "#Size", "#Seconds", "Made from", "Used by", "Written"], rows.map((row) => [
         [`${row[STAGE]} `, html("span", { class: "muted" }, `v${row[VERSION]}`), row[REPEATABLE] ? null : html("span", { class: "pill warning" }, "not repeatable")],
         row[KIND], html("code", { class: "key" }, row[KEY]), row[ROWS] === null ? "" : count(row[ROWS]), fileSize(row[BYTES]), row[SECONDS] === null ? "" : number(row[SECONDS]),
-        Object.entries(row[INPUTS]).map(input), html("span", { class: "muted" }, row[WRITTEN].slice(0, 19).replace("T", " ")),
+        madeFrom(data, row), [usedBy(data, row), data.status ? [" ", elsewhere(row)] : null], html("span", { class: "muted" }, row[WRITTEN].slice(0, 19).replace("T", " ")),
       ]), { class: "compact", "aria-label": "Artifacts of this iteration" }),
-      origins.map((origin) => html("p", { class: "muted origin" }, `Made with code ${data.origins[origin].code.slice(0, 12)} · ${data.origins[origin].versions} · ${data.origins[origin].hardware} · threads: ${data.origins[origin].threads}`)),
+      origins.map((origin) => html("p", { class: "muted origin" }, origin)),
+      inTerminal([...new Set(rows.map((row) => row[STAGE]))].map((stage) => ["starpo", "lineage", `${data.run}:${iteration}:${stage}`, "--store", data.store]), isOpen("lineage")),
     ];
   }
 
@@ -120,8 +113,10 @@ function iterationView(container, data, batches) {
     const part = (name, isOpen, content) => html("details", { open: isOpen, "data-part": name }, html("summary", {}, name), content);
     const wasOpen = new Map([...body.querySelectorAll("details")].map((d) => [d.dataset.part, d.open]));
     const isOpen = (name, usually) => wasOpen.get(name) ?? usually;
+    const ofTerminal = (name) => ({ "data-part": name, open: isOpen(name, false) });
     body.replaceChildren(...[summary(iteration)].flat(),
-      part("Groups", isOpen("Groups", true), groups(iteration)), part("Metrics", isOpen("Metrics", false), numbers(iteration)), part("Stages", isOpen("Stages", false), artifacts(iteration)));
+      part("Groups", isOpen("Groups", true), groups(iteration)), part("Metrics", isOpen("Metrics", false), numbers(iteration)), part("Stages", isOpen("Stages", false), artifacts(iteration, ofTerminal)),
+      inTerminal([["starpo", "show", data.run, "--iteration", iteration, "--store", data.store]], ofTerminal("show")));
   }
 
   function renew() {

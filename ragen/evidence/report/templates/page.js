@@ -31,6 +31,7 @@ function whenOpened(selector, place, make) {
 }
 
 drawCurves();
+put("run-terminal", inTerminal([["starpo", "show", data.run, "--store", data.store], ["starpo", "report", data.run, "--store", data.store], ["starpo", "sql", data.run, "select iteration, name, value from metrics order by all", "--csv", "metrics.csv", "--store", data.store]]));
 const oneIteration = iterationView(document.getElementById("iteration-view"), data, batches);
 const trajectories = viewer(document.getElementById("viewer"), data, batches);
 if (document.getElementById("finder")) finder(document.getElementById("finder"), batches);

@@ -1,6 +1,7 @@
 // The trajectory viewer: a rollout or an evaluation, one of its groups, one of its members, turn by turn.
 
 const STEPS = { j: ["trajectory", 1], k: ["trajectory", -1], J: ["group", 1], K: ["group", -1], n: ["failure", 1], "]": ["iteration", 1], "[": ["iteration", -1] };
+const OF_BASE_RUN = " of the base run"; // of an evaluation's name: one end of a replay
 
 function viewer(container, data, batches) {
   let iterations = [];
@@ -15,7 +16,8 @@ function viewer(container, data, batches) {
   const about = html("p", { class: "about" });
   const heading = html("h3", { class: "trajectory-title", tabindex: "-1" });
   const facts = html("div", {});
-  const elsewhere = html("p", { class: "muted elsewhere" });
+  const origin = html("div", {});
+  const sameLine = html("p", { class: "muted elsewhere" });
   const stage = html("div", { class: "trajectory" });
   let present = null; // of the address
   let shown = null; // the batch on the page
@@ -110,7 +112,8 @@ function viewer(container, data, batches) {
     iterationChoice.selectedIndex = iterations.indexOf(wanted.iteration);
     members.replaceChildren();
     facts.replaceChildren();
-    elsewhere.replaceChildren();
+    sameLine.replaceChildren();
+    origin.replaceChildren();
     stage.replaceChildren();
     heading.textContent = `Iteration ${wanted.iteration}`;
     if (data.status) { // the page is live: it has all that is stored
@@ -146,6 +149,7 @@ function viewer(container, data, batches) {
     heading.textContent = batch.cell === null ? `Iteration ${batch.iteration}, trajectory ${member.id}` : `Evaluation ${batch.cell} after ${plural(batch.updates, "update")}, episode ${member.id}`;
     if (other) heading.textContent += ` beside ${other.batch.run ? `that of ${other.batch.run} at iteration ${other.batch.iteration}` : other.batch === batch ? other.member.id : `that of iteration ${other.batch.iteration}`}`;
     facts.replaceChildren(...(other ? [] : [trajectoryFacts(member, group)]));
+    origin.replaceChildren(whereFrom(data, artifactsOf(batch)), inTerminal(commandsOf(batch, member)));
     const sides = [side, other].filter(Boolean);
     if (other && !other.batch.run) sides.sort((one, next) => one.batch.iteration - next.batch.iteration); // before, then after
     const noted = sides.map((s) => trainedFacts(s, largest));
@@ -164,6 +168,15 @@ function viewer(container, data, batches) {
       if (film) film.show(present.turn, 0);
     }
     offerBeside(side, other, here);
+  }
+
+  const stageOf = (cell) => (cell.endsWith(OF_BASE_RUN) ? `evaluate_base:${cell.slice(0, -OF_BASE_RUN.length)}` : `evaluate:${cell}`);
+  const artifactsOf = ({ iteration, cell }) => data.artifacts.filter((row) => row[AT] === iteration && (cell === null ? row[KIND] === "turns" : row[KIND] === "episodes" && row[STAGE] === stageOf(cell)));
+
+  function commandsOf(batch, member) {
+    const ofStore = ["--store", data.store];
+    if (batch.cell === null) return [["starpo", "show", data.run, "--iteration", batch.iteration, "--trajectory", member.id, "--prompts", ...ofStore]];
+    return artifactsOf(batch).map((row) => ["starpo", "sql", data.run, `select * from episodes where iteration = ${batch.iteration} and artifact = ${sqlText(row[KEY])} and env_seed = ${member.seed} and member = ${member.id.split("-").pop()}`, ...ofStore]);
   }
 
   // A trajectory's turns. They point into the film, which marks where it is.
@@ -200,22 +213,22 @@ function viewer(container, data, batches) {
     const opposite = peers.find((m) => m.success !== null && side.member.success !== null && m.success !== side.member.success);
     offer("Members of its group", peers.map((m) => [m.id, `${m.id} · ${words(m)}`]));
     if (opposite && !other) about.append(" ", html("a", { class: "contrast", href: addressOf({ ...here, beside: opposite.id }) }, side.member.success ? "Show it beside a failure" : "Show it beside a success"), ".");
-    elsewhere.replaceChildren();
+    sameLine.replaceChildren();
     if (side.batch.cell === null) return;
     try {
       const checkpoints = await sameState.checkpoints(side);
       if (present !== wanted) return;
       const others = checkpoints.episodes.filter((episode) => episode.iteration !== side.batch.iteration);
       offer("Other checkpoints", others.map((episode) => [besideOf(episode), `iteration ${episode.iteration} · ${words(episode)}`]));
-      elsewhere.replaceChildren(...checkpointLine(side, checkpoints, here));
+      sameLine.replaceChildren(...checkpointLine(side, checkpoints, here));
       const runs = await sameState.otherRuns(side);
       const ofOther = other?.batch.run ? await sameState.checkpoints(other) : { episodes: [] };
       if (present !== wanted) return;
-      if (runs.unread.length) elsewhere.append(` Not all other runs can be read: ${runs.unread.join(", ")}.`);
+      if (runs.unread.length) sameLine.append(` Not all other runs can be read: ${runs.unread.join(", ")}.`);
       offer("Other runs", runs.episodes.filter(({ run }) => run !== other?.batch.run).map((episode) => [besideOf(episode), `${episode.run}, iteration ${episode.iteration} · ${words(episode)}`]));
       offer(other?.batch.run, ofOther.episodes.map((episode) => [besideOf({ ...episode, run: other.batch.run }), `${other.batch.run}, iteration ${episode.iteration} · ${words(episode)}`]));
     } catch (error) {
-      if (present === wanted) elsewhere.append(` What else began in this state is not known: ${error.message}`);
+      if (present === wanted) sameLine.append(` What else began in this state is not known: ${error.message}`);
     }
   }
 
@@ -238,7 +251,7 @@ function viewer(container, data, batches) {
   groupChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), group: groupChoice.value }));
   const parts = [
     html("div", { class: "controls" }, html("label", {}, "Iteration ", iterationChoice), html("label", {}, "From ", sourceChoice), groupLabel, besideLabel),
-    about, members, heading, facts, elsewhere, keys, shade.element, stage];
+    about, members, heading, facts, sameLine, origin, keys, shade.element, stage];
   read();
   return { show, renew };
 }

@@ -120,7 +120,7 @@ def test_differing_settings_and_code_are_named(empty: Store) -> None:
     comparison = compared(empty, "a", "b")
     assert comparison["settings"] == [["filter.keep", "0.5", "0.25"], ["note", "absent", attack]]
     assert comparison["code"] == [["rollout", "1", "2"]]
-    assert comparison["commands"][0] == f"starpo compare a b --store {empty.url}"
+    assert comparison["commands"][0] == ["starpo", "compare", "a", "b", "--store", empty.url]
     page = client_of(empty).get("/compare", params={"run": ["a", "b"]}).text
     assert "<img" not in page
     assert json.loads(page.partition('id="page-data">')[2].partition("</script>")[0])["runs"] == ["a", "b"]
