@@ -2,17 +2,19 @@
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from prefect.artifacts import create_link_artifact
+from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
 
+from starpo.flows import view_server
 from starpo.flows.stage_task import stage_task
+from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.runs.execution import Pending
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Keys, Work
@@ -36,11 +38,19 @@ class InPrefect:
         """Begin to carry out a stage as a task run in a thread."""
         return stage_task(work, title).submit(store_url, work, self.placement)
 
-    def begin(self, run: str, address: str) -> None:
-        """Give the flow run the run's name, however it was started, and a link to the run's files."""
+    def begin(self, run: str, address: str, store: str) -> None:
+        """Give the flow run the run's name, however it was started, and links to the run's files and to its page."""
         self._send(_take_name, run)
-        key = "run-" + re.sub("[^a-z0-9]", "-", run.lower()) + "-files"
-        self._send(create_link_artifact, address, key=key, description="keys of its artifacts, by iteration")
+        self._send(
+            create_link_artifact, address, key=_key(run, "files"), description="keys of its artifacts, by iteration"
+        )
+        page = view_server.url(Runtime.current().state_dir, store, run)
+        if page:
+            self._send(create_link_artifact, page, key=_key(run, "page"), description="its page, live")
+
+    def show_success(self, run: str, rows: Sequence[Mapping[str, float | None]]) -> None:
+        """Show success by iteration as a table, which replaces the one before."""
+        self._send(create_table_artifact, list(rows), key=_key(run, "success"), description="success by iteration")
 
     def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
         """Emit the event `starpo.run.STATUS`, which automations can react to."""
@@ -53,6 +63,11 @@ class InPrefect:
             call(*args, **kwargs)
         except Exception as error:
             self.log.warning("Prefect could not be told of the run: %s", error)
+
+
+def _key(run: str, what: str) -> str:
+    """Return the key of a run's artifact, in the characters that Prefect allows."""
+    return "run-" + re.sub("[^a-z0-9]", "-", run.lower()) + f"-{what}"
 
 
 def _take_name(run: str) -> None:

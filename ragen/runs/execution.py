@@ -6,6 +6,7 @@ A run's records, keys and digests do not depend on it.
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -46,8 +47,23 @@ class Execution(Protocol):
     def submit(self, store_url: str, work: Work, title: str) -> Pending:
         """Begin to carry out a stage in a thread."""
 
-    def begin(self, run: str, address: str) -> None:
-        """Show, outside of the store, that a run begins; `address` is the URL of its folder."""
+    def begin(self, run: str, address: str, store: str) -> None:
+        """Show, outside of the store, that a run begins.
+
+        Args:
+            run: The run's name.
+            address: URL of its folder.
+            store: Address of the store.
+        """
+
+    def show_success(self, run: str, rows: Sequence[Mapping[str, float | None]]) -> None:
+        """Show, outside of the store, the success up to now.
+
+        Args:
+            run: The run's name.
+            rows: A row an iteration: `iteration`, `training`, the share of its trajectories that succeed, and `panel`,
+                that on the panel, with its interval `low` and `high`; None where it was not measured.
+        """
 
     def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
         """Tell, outside of the store, that a run shows signs of a collapse.
@@ -89,8 +105,11 @@ class InProcess:
         pool.shutdown(wait=False)  # its thread ends with the stage
         return future
 
-    def begin(self, run: str, address: str) -> None:
+    def begin(self, run: str, address: str, store: str) -> None:
         """Do nothing: the run's state in the store tells all."""
+
+    def show_success(self, run: str, rows: Sequence[Mapping[str, float | None]]) -> None:
+        """Do nothing."""
 
     def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
         """Do nothing."""

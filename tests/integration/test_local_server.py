@@ -149,6 +149,22 @@ def test_prefect_shows_name_files_and_lines(shell: Shell, run: str) -> None:
     assert f"file://{shell.folder}/store/runs/{run}" in str(link["data"])
 
 
+def test_prefect_links_page_and_shows_success(shell: Shell, run: str) -> None:
+    (link,) = ask(shell, "artifacts", artifacts={"key": {"any_": ["run-by-hand-page"]}})
+    address = (shell.folder / "state" / "view.address").read_text().splitlines()[0]
+    assert f"({address}run/{run})" in str(link["data"])
+    assert urllib.request.urlopen(f"{address}run/{run}", timeout=60).status == 200
+    table = ask(shell, "artifacts", artifacts={"key": {"any_": ["run-by-hand-success"]}}, sort="CREATED_DESC")[0]
+    rows = json.loads(str(table["data"]))
+    curve = json.load(urllib.request.urlopen(f"{address}run/{run}/data", timeout=60))["metrics"]
+    assert [row["iteration"] for row in rows] == [0, 1]
+    assert rows[0]["training"] == pytest.approx(curve["rollout/success_rate"][0][1], rel=1e-5)
+    assert rows[1]["training"] is None
+    for place, row in enumerate(rows):
+        assert row["low"] < row["high"]
+        assert row["panel"] == pytest.approx(curve["evaluation/sokoban/success"][place][1], rel=1e-5)
+
+
 def test_pages_of_runs_are_served(shell: Shell, run: str) -> None:
     address, store = (shell.folder / "state" / "view.address").read_text().splitlines()
     assert store == str(shell.folder / "store")

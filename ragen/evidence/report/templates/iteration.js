@@ -18,19 +18,24 @@ function iterationView(container, data, batches) {
     container.replaceChildren(...(known.length ? [controls, body] : [nothing]));
   }
 
-  function artifacts(iteration, isOpen) {
+  function artifacts(iteration) {
     const rows = data.artifacts.filter((row) => row[AT] === iteration);
     if (!rows.length) return html("p", { class: "muted" }, "No artifact of this iteration can be read.");
     const origins = [...new Set(rows.map((row) => madeWith(data, row)))];
     return [
-      table(["Stage", "Kind", "Key", "#Rows", "#Size", "#Seconds", "Made from", "Used by", "Written"], rows.map((row) => [
+      table(["Stage", "Kind", "Key", "#Rows", "#Size", "#Seconds", "Made from", "Used by", "Written"], rows.map((row, n) => [
         [`${row[STAGE]} `, html("span", { class: "muted" }, `v${row[VERSION]}`), row[REPEATABLE] ? null : html("span", { class: "pill warning" }, "not repeatable")],
         row[KIND], html("code", { class: "key" }, row[KEY]), row[ROWS] === null ? "" : count(row[ROWS]), fileSize(row[BYTES]), row[SECONDS] === null ? "" : number(row[SECONDS]),
-        madeFrom(data, row), [usedBy(data, row), data.status ? [" ", elsewhere(row)] : null], html("span", { class: "muted" }, row[WRITTEN].slice(0, 19).replace("T", " ")),
+        madeFrom(data, row), [usedBy(data, row), data.status && n === rows.findIndex((other) => other[KEY] === row[KEY]) ? [" ", elsewhere(row)] : null], html("span", { class: "muted" }, row[WRITTEN].slice(0, 19).replace("T", " ")),
       ]), { class: "compact", "aria-label": "Artifacts of this iteration" }),
       origins.map((origin) => html("p", { class: "muted origin" }, origin)),
-      inTerminal([...new Set(rows.map((row) => row[STAGE]))].map((stage) => ["starpo", "lineage", `${data.run}:${iteration}:${stage}`, "--store", data.store]), isOpen("lineage")),
     ];
+  }
+
+  function commands(iteration) {
+    const stages = new Set(data.artifacts.filter((row) => row[AT] === iteration).map((row) => row[STAGE]));
+    const ofStore = ["--store", data.store];
+    return [["starpo", "show", data.run, "--iteration", iteration, ...ofStore], ...[...stages].map((stage) => ["starpo", "lineage", `${data.run}:${iteration}:${stage}`, ...ofStore])];
   }
 
   function numbers(iteration) {
@@ -113,10 +118,9 @@ function iterationView(container, data, batches) {
     const part = (name, isOpen, content) => html("details", { open: isOpen, "data-part": name }, html("summary", {}, name), content);
     const wasOpen = new Map([...body.querySelectorAll("details")].map((d) => [d.dataset.part, d.open]));
     const isOpen = (name, usually) => wasOpen.get(name) ?? usually;
-    const ofTerminal = (name) => ({ "data-part": name, open: isOpen(name, false) });
     body.replaceChildren(...[summary(iteration)].flat(),
-      part("Groups", isOpen("Groups", true), groups(iteration)), part("Metrics", isOpen("Metrics", false), numbers(iteration)), part("Stages", isOpen("Stages", false), artifacts(iteration, ofTerminal)),
-      inTerminal([["starpo", "show", data.run, "--iteration", iteration, "--store", data.store]], ofTerminal("show")));
+      part("Groups", isOpen("Groups", true), groups(iteration)), part("Metrics", isOpen("Metrics", false), numbers(iteration)), part("Stages", isOpen("Stages", false), artifacts(iteration)),
+      inTerminal(commands(iteration), { "data-part": "terminal", open: isOpen("terminal", false) }));
   }
 
   function renew() {

@@ -54,5 +54,5 @@ function whereFrom(data, rows) {
     facts([["What", [`${row[KIND]} of ${row[STAGE]} `, html("code", { class: "key" }, row[KEY])]], ["Made from", madeFrom(data, row)], ["Used by", usedBy(data, row)],
       ["Made", `${row[WRITTEN].slice(0, 19).replace("T", " ")}${row[SECONDS] === null ? "" : ` in ${number(row[SECONDS])} s`}`], ...(data.status ? [["Elsewhere", elsewhere(row)]] : [])]),
     html("p", { class: "muted origin" }, madeWith(data, row)),
-  ]), inTerminal(rows.map((row) => ["starpo", "lineage", `${row[KIND]}/${row[KEY]}`, "--store", data.store])));
+  ]));
 }

@@ -32,5 +32,3 @@ function copied(text) {
 // Each command a list of words; one that no shell can write (a NUL in a name) is left out.
 const inTerminal = (commands, attributes = {}) => html("details", { class: "terminal", ...attributes }, html("summary", {}, "The same in a terminal"),
   commands.filter((words) => !words.join("").includes("\0")).map((words) => copied(commandLine(words))));
-
-const sqlText = (text) => `'${text.replaceAll("'", "''")}'`;

@@ -175,8 +175,10 @@ function viewer(container, data, batches) {
 
   function commandsOf(batch, member) {
     const ofStore = ["--store", data.store];
-    if (batch.cell === null) return [["starpo", "show", data.run, "--iteration", batch.iteration, "--trajectory", member.id, "--prompts", ...ofStore]];
-    return artifactsOf(batch).map((row) => ["starpo", "sql", data.run, `select * from episodes where iteration = ${batch.iteration} and artifact = ${sqlText(row[KEY])} and env_seed = ${member.seed} and member = ${member.id.split("-").pop()}`, ...ofStore]);
+    const artifacts = artifactsOf(batch);
+    const shown = batch.cell === null ? [["starpo", "show", data.run, "--iteration", batch.iteration, "--trajectory", member.id, "--prompts", ...ofStore]]
+      : artifacts.map((row) => ["starpo", "sql", data.run, `select * from episodes where iteration = ${batch.iteration} and artifact = '${row[KEY]}' and env_seed = ${member.seed} and member = ${member.id.split("-").pop()}`, ...ofStore]);
+    return [...shown, ...artifacts.map((row) => ["starpo", "lineage", `${row[KIND]}/${row[KEY]}`, ...ofStore])];
   }
 
   // A trajectory's turns. They point into the film, which marks where it is.

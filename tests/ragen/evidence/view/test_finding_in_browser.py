@@ -114,7 +114,7 @@ def test_each_view_shows_its_command(page: Browser, store: Store) -> None:
     of_store = ["--store", store.url]
     assert commands(page, "#run-terminal")[0] == ["starpo", "show", "hostile", *of_store]
     page.go("#iteration=2")
-    [*lineages, show] = commands(page, "#iteration-view .terminal")
+    [show, *lineages] = commands(page, "#iteration-view .terminal")
     assert show == ["starpo", "show", "hostile", "--iteration", "2", *of_store]
     assert ["starpo", "lineage", "hostile:2:rollout", *of_store] in lineages
     page.go("#iteration=1&trajectory=i1-g1-1")
@@ -122,7 +122,7 @@ def test_each_view_shows_its_command(page: Browser, store: Store) -> None:
     assert shown in commands(page, "#viewer .terminal")
     page.go("#iteration=2&source=sokoban&trajectory=p0001-0")
     key = store.runs.iteration("hostile", 2)["evaluate:sokoban"]["episodes"]
-    lineage, sql = commands(page, "#viewer .terminal")
+    sql, lineage = commands(page, "#viewer .terminal")
     assert lineage == ["starpo", "lineage", f"episodes/{key}", *of_store]
     [row] = rows_of(store, sql[3])
     assert (row["artifact"], row["iteration"]) == (key, 2)
