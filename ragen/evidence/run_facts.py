@@ -81,7 +81,7 @@ def run_facts(store: Store, run: RunRecord) -> dict[str, Any]:
 
 
 def state_facts(store: Store, run: str) -> dict[str, Any]:
-    """Collect what of a run's facts changes while a stage is at work: state, activity, time left, hours.
+    """Collect what of a run's facts changes while a stage is at work: state, activity or failure, time left, hours.
 
     Raises:
         StoreError: If its state cannot be read.
@@ -97,6 +97,7 @@ def _state_facts(store: Store, run: str, state: RunState | None) -> dict[str, An
     return {
         "state": status,
         "activity": state.message if state and status == "running" else None,
+        "failure": state.message if state and status == "failed" else "",
         "seconds_left": metrics.get("seconds_left") if status == "running" else None,
         "hours": metrics["seconds"] / 3600 if "seconds" in metrics else None,
     }
@@ -115,6 +116,7 @@ def facts_or_fault(store: Store, run: str) -> dict[str, Any]:
             "created": created,
             "store": store.url,
             "warning": "",
+            "failure": "",
             "curve": [],
             "fault": str(error),
         }

@@ -1,5 +1,6 @@
 """`starpo view`: what it prints, and what it refuses, before it serves."""
 
+import importlib
 import socket
 import subprocess
 import sys
@@ -46,6 +47,15 @@ def test_port_in_use_is_named(store: Store, monkeypatch, capsys) -> None:
         port = other.getsockname()[1]
         message = refused(monkeypatch, capsys, "--store", store.url, "--port", str(port))
     assert f"127.0.0.1:{port} cannot be listened on (Address already in use); choose another --port" in message
+
+
+def test_usual_port_in_use_is_replaced(monkeypatch) -> None:
+    module = importlib.import_module("starpo.flows.cli.view")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setattr(module, "_PORT", port)
+        with module._listen("127.0.0.1", None) as listener:
+            assert listener.getsockname()[1] not in (0, port)
 
 
 @contextmanager

@@ -51,7 +51,7 @@ _LARGE = 2**17
 """Bytes of an answer after which freed memory is given back."""
 _QUERY = TypeAdapter(Query)
 _EPISODE = TypeAdapter(EpisodeName)
-_OF_STATUS = ("state", "iterations", "planned", "activity", "seconds_left", "warning", "fault")
+_OF_STATUS = ("state", "iterations", "planned", "activity", "seconds_left", "warning", "failure", "fault")
 
 
 def application(reader: StoreReader) -> Starlette:

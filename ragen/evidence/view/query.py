@@ -101,10 +101,10 @@ def commands(run: str, store: str, query: Query, last: int) -> list[list[str]]:
         query: What is searched for.
         last: Last iteration of the run.
     """
-    found = [["starpo", "sql", run, as_sql(query), "--store", store]]
+    by_sql = [["starpo", "sql", run, as_sql(query), "--store", store]]
     exportable = ("success", "kept", "first", "last", "low", "high", "offset", "limit")
     if query != Query(**{name: getattr(query, name) for name in exportable}) or False in (query.success, query.kept):
-        return found
+        return by_sql
     chosen = ["success"] * bool(query.success) + ["kept"] * bool(query.kept)
     chosen += [f"return{sign}{bound!r}" for sign, bound in ((">=", query.low), ("<=", query.high)) if bound is not None]
     first = 0 if query.first is None else query.first
@@ -112,7 +112,7 @@ def commands(run: str, store: str, query: Query, last: int) -> list[list[str]]:
     iterations = [] if (query.first, query.last) == (None, None) else ["--iterations", f"{first}-{until}"]
     where = [word for condition in chosen for word in ("--where", condition)]
     export = ["starpo", "export", run, "--format", "messages", *iterations, *where, "-o", "hits", "--store", store]
-    return [*found, export] if first <= until else found
+    return [*by_sql, export] if first <= until else by_sql
 
 
 def _within(column: str, low: float | None, high: float | None) -> list[str]:

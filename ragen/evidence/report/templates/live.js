@@ -20,7 +20,7 @@ function writeStatus(status) {
   const left = isAtWork && status.seconds_left ? ` · ${lasting(status.seconds_left)} left` : "";
   const line = document.getElementById("activity");
   const words = [html("span", { class: `pill state ${status.state}` }, status.state), ` ${done}`, isAtWork && status.activity ? ` · ${status.activity}` : "", left];
-  line.replaceChildren(...words, status.warning ? html("p", { class: "failure" }, status.warning) : "", status.fault ? html("p", { class: "failure" }, status.fault) : "");
+  line.replaceChildren(...words, status.failure ? html("p", { class: "failure" }, "Failed: ", recorded(status.failure)) : "", status.warning ? html("p", { class: "failure" }, status.warning) : "", status.fault ? html("p", { class: "failure" }, status.fault) : "");
 }
 
 // What iterations before the last two have stored does not change any more.

@@ -38,11 +38,12 @@ function progress(run) {
 }
 
 function row(run) {
-  const trouble = run.fault || run.warning;
+  const failure = run.fault || run.failure.split("\n")[0];
+  const trouble = failure || run.warning;
   const choice = html("input", { type: "checkbox", "aria-label": `Compare ${run.run}`, checked: checked.has(run.run), autocomplete: "off", onchange: (event) => choose(run.run, event.target.checked) });
   return { attributes: { "data-run": run.run }, cells: [
     choice,
-    [html("a", { href: `/run/${encodeURIComponent(run.run)}` }, run.run), trouble ? html("div", { class: run.fault ? "bad" : "warn" }, trouble) : null],
+    [html("a", { href: `/run/${encodeURIComponent(run.run)}` }, run.run), trouble ? html("div", { class: failure ? "bad" : "warn" }, trouble) : null],
     html("span", { class: `pill state ${run.state}` }, run.state),
     run.environment || "", [run.preset || "", run.flow && run.flow !== "starpo" ? html("span", { class: "muted" }, ` ${run.flow}`) : null],
     progress(run), success(run), curve(run.curve),
