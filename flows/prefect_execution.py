@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from prefect.artifacts import create_link_artifact, create_table_artifact
@@ -48,9 +48,17 @@ class InPrefect:
         if page:
             self._send(create_link_artifact, page, key=_key(run, "page"), description="its page, live")
 
-    def show_success(self, run: str, rows: Sequence[Mapping[str, float | None]]) -> None:
-        """Show success by iteration as a table, which replaces the one before."""
-        self._send(create_table_artifact, list(rows), key=_key(run, "success"), description="success by iteration")
+    def show_success(self, run: str, panel: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
+        """Show success by iteration as a table, which replaces the one before; empty where it was not measured."""
+        on_panel = f"evaluation/{panel}/success"
+        names = {"panel": on_panel, "low": f"{on_panel}_low", "high": f"{on_panel}_high"}
+        names = {"training": "rollout/success_rate", **names}
+        rows = [
+            {"iteration": at, **{label: values.get(name) for label, name in names.items()}}
+            for at, values in sorted(metrics.items())
+            if any(name in values for name in names.values())
+        ]
+        self._send(create_table_artifact, rows, key=_key(run, "success"), description="success by iteration")
 
     def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
         """Emit the event `starpo.run.STATUS`, which automations can react to."""

@@ -6,7 +6,7 @@ A run's records, keys and digests do not depend on it.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -48,22 +48,10 @@ class Execution(Protocol):
         """Begin to carry out a stage in a thread."""
 
     def begin(self, run: str, address: str, store: str) -> None:
-        """Show, outside of the store, that a run begins.
+        """Show, outside of the store, that a run begins; the addresses are those of its folder and of the store."""
 
-        Args:
-            run: The run's name.
-            address: URL of its folder.
-            store: Address of the store.
-        """
-
-    def show_success(self, run: str, rows: Sequence[Mapping[str, float | None]]) -> None:
-        """Show, outside of the store, the success up to now.
-
-        Args:
-            run: The run's name.
-            rows: A row an iteration: `iteration`, `training`, the share of its trajectories that succeed, and `panel`,
-                that on the panel, with its interval `low` and `high`; None where it was not measured.
-        """
+    def show_success(self, run: str, panel: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
+        """Show, outside of the store, the success up to now, from the metrics of each iteration."""
 
     def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
         """Tell, outside of the store, that a run shows signs of a collapse.
@@ -108,7 +96,7 @@ class InProcess:
     def begin(self, run: str, address: str, store: str) -> None:
         """Do nothing: the run's state in the store tells all."""
 
-    def show_success(self, run: str, rows: Sequence[Mapping[str, float | None]]) -> None:
+    def show_success(self, run: str, panel: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
         """Do nothing."""
 
     def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:

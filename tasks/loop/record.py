@@ -268,14 +268,7 @@ class RunRecorder(Runner):
         if panel_success is not None:
             facts = {"evaluated_at": iteration, "evaluated_after": self._num_updates(iteration)}
             self.progress.say("evaluated", evaluation=panel_success, **facts)
-            self._execution.show_success(self.name, self._success())
-
-    def _success(self) -> list[dict[str, float | None]]:
-        """Return the success of the iterations that have measured any."""
-        panel = f"evaluation/{self._config.environment.type}/success"
-        names = {"training": "rollout/success_rate", "panel": panel, "low": f"{panel}_low", "high": f"{panel}_high"}
-        rows = {at: {label: values.get(name) for label, name in names.items()} for at, values in self._measured.items()}
-        return [{"iteration": at, **row} for at, row in sorted(rows.items()) if set(row.values()) != {None}]
+            self._execution.show_success(self.name, self._config.environment.type, self._measured)
 
     def _num_updates(self, before: int) -> int:
         stages = ((iteration, stage) for iteration, stages in self._stages.items() for stage in stages)

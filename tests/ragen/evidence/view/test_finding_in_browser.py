@@ -85,8 +85,8 @@ def test_random_hit_is_any_hit(page: Browser) -> None:
 
 def test_hits_are_taken_away(page: Browser, tmp_path: Path) -> None:
     page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
-    said = search(page, kept="true", text="up")
-    number = int(said.split(" of ")[0])
+    answer = search(page, kept="true", text="up")
+    number = int(answer.split(" of ")[0])
     for label, name in (("CSV", "hostile-hits.csv"), ("JSON", "hostile-hits.jsonl")):
         press(page, label)
         deadline = time.monotonic() + 30

@@ -30,7 +30,7 @@ def test_unknown_artifact_is_refused(store: Store, artifact: str) -> None:
     assert "Traceback" not in answer.text
 
 
-def test_large_store_is_left_to_the_command(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_store_is_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(origins, "_MAX_WORKS", 3)
     key = store.runs.iteration("hostile", 2)["rollout"]["turns"]
     answer = client_of(store).get(f"{RUN}/lineage", params={"artifact": f"turns/{key}"})
