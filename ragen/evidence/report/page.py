@@ -254,7 +254,7 @@ def _artifacts(data: RunData, since: int) -> dict[str, Any]:
 
 
 def _origin(manifest: Manifest) -> dict[str, str]:
-    """Describe code, versions and machine in words."""
+    """Describe code, that which its settings name included, versions and machine in words."""
     provenance = manifest.provenance
 
     def listed(name: str) -> str:
@@ -267,6 +267,7 @@ def _origin(manifest: Manifest) -> dict[str, str]:
 
     return {
         "code": str(provenance.get("code") or "unknown"),
+        "named": ", ".join(f"{role} {identity}" for role, identity in manifest.code.items()),
         "versions": listed("versions"),
         "hardware": listed("hardware"),
         "threads": listed("threads"),

@@ -20,8 +20,9 @@ function usedBy(data, row) {
 }
 
 function madeWith(data, row) {
-  const { code, versions, hardware, threads } = data.origins[row[ORIGIN]];
-  return `Made with code ${code.slice(0, 12)} · ${versions} · ${hardware} · threads: ${threads}`;
+  const { code, named, versions, hardware, threads } = data.origins[row[ORIGIN]];
+  const revision = code.replace(/^([0-9a-f]{12})[0-9a-f]*/, "$1"); // and what it was modified by
+  return `Made with code ${revision}${named ? `, ${named}` : ""} · ${versions} · ${hardware} · threads: ${threads}`;
 }
 
 const relatives = new Map(); // kind/key -> what the server has answered

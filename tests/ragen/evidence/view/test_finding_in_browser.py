@@ -174,9 +174,12 @@ def test_uses_in_other_runs_are_found(page: Browser, store: Store) -> None:
     turns = store.runs.iteration("hostile", 1)["rollout"]["turns"]
     store.runs.create("replay", flow="replay", preset="mine", config=store.runs.get("hostile").config)
     store.runs.record_stage("replay", 5, "rollout", {"turns": turns})
-    stage = Stage(name="reward", version=1)
-    key = stage_key(stage, {"other": True}, {"turns": turns}, 0)
-    facts = Facts(key=key, stage=stage, settings={}, inputs={"turns": turns}, seed=0, provenance={}, headline=None)
+    key = stage_key(Stage(name="reward", version=1), {"other": True}, {"turns": turns}, 0)
+    revision = {"code": f"{'0123456789' * 4}-modified-89abcdef"}
+    facts = Facts(
+        key=key, stage=Stage(name="reward", version=1), settings={}, inputs={"turns": turns}, seed=0,
+        provenance=revision, headline=None, code={"scene": "<img src=x>"},
+    )  # fmt: skip
     rewards = store.read_table("rewards", store.runs.iteration("hostile", 1)["reward"]["rewards"])
     store.put_table("rewards", rewards, facts)
     store.runs.record_stage("replay", 5, "reward", {"rewards": key})
@@ -187,3 +190,7 @@ def test_uses_in_other_runs_are_found(page: Browser, store: Store) -> None:
         "return [...document.querySelectorAll('#viewer .where-from a')].map((e) => e.href).join()"
     )
     assert requests(page) == []
+    page.run("document.querySelector('#viewer .where-from [href*=replay]').click()")
+    page.wait_for("location.pathname === '/run/replay' && document.documentElement.dataset.ready")
+    made = page.text("[data-part=Stages] .origin")
+    assert made.startswith("Made with code 012345678901-modified-89abcdef, scene <img src=x> · python 3")
