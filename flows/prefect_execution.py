@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from prefect.artifacts import create_link_artifact, create_table_artifact
@@ -48,7 +48,7 @@ class InPrefect:
         if page:
             self._send(create_link_artifact, page, key=_key(run, "page"), description="its page, live")
 
-    def show_success(self, run: str, panel: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
+    def show_success(self, run: str, panel: str, metrics: dict[int, dict[str, float]]) -> None:
         """Show success by iteration as a table, which replaces the one before; empty where it was not measured."""
         on_panel = f"evaluation/{panel}/success"
         names = {"panel": on_panel, "low": f"{on_panel}_low", "high": f"{on_panel}_high"}

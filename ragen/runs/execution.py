@@ -6,7 +6,6 @@ A run's records, keys and digests do not depend on it.
 """
 
 import logging
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -50,18 +49,12 @@ class Execution(Protocol):
     def begin(self, run: str, address: str, store: str) -> None:
         """Show, outside of the store, that a run begins; the addresses are those of its folder and of the store."""
 
-    def show_success(self, run: str, panel: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
+    def show_success(self, run: str, panel: str, metrics: dict[int, dict[str, float]]) -> None:
         """Show, outside of the store, the success up to now, from the metrics of each iteration."""
 
     def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
-        """Tell, outside of the store, that a run shows signs of a collapse.
-
-        Args:
-            run: The run's name.
-            iteration: Iteration that shows it: updates completed before it.
-            status: 'warning', 'stalled', 'collapsing' or 'collapsed'.
-            words: The evidence, in words.
-        """
+        """Tell, outside of the store, that a run shows signs of a collapse: at which iteration, 'warning', 'stalled',
+        'collapsing' or 'collapsed', and the evidence in words."""
 
 
 class InProcess:
@@ -93,11 +86,7 @@ class InProcess:
         pool.shutdown(wait=False)  # its thread ends with the stage
         return future
 
-    def begin(self, run: str, address: str, store: str) -> None:
+    def _show_nothing(self, *_: object) -> None:
         """Do nothing: the run's state in the store tells all."""
 
-    def show_success(self, run: str, panel: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
-        """Do nothing."""
-
-    def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
-        """Do nothing."""
+    begin = show_success = announce_collapse = _show_nothing
