@@ -15,7 +15,7 @@ from starpo.flows.console.trajectory import print_trajectory
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import cost, manifests_of
 from starpo.ragen.evidence.diagnostics.online import by_reuse
-from starpo.ragen.evidence.reading import hashed_metrics, side_by_side
+from starpo.ragen.evidence.reading import Reader, hashed_metrics, side_by_side
 from starpo.ragen.evidence.run_facts import run_facts
 from starpo.ragen.evidence.times import times_of
 from starpo.ragen.evidence.unreplayable import unreplayable_of
@@ -66,7 +66,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
     metrics = dict(zip(recorded, values, strict=True))
     rows = [{"iteration": iteration, **_iteration_facts(record, values)} for iteration, values in metrics.items()]
     verdict = _verdict(metrics)
-    spent = cost(store, record, manifests)
+    spent = cost(Reader(store), record, manifests)
     reuses = by_reuse(recorded, metrics)
     if as_json:
         print_json(

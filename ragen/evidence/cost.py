@@ -90,7 +90,7 @@ def manifests_of(store: Store, record: RunRecord) -> dict[Place, Manifest]:
     return reader.manifests(places(reader.iterations(record)))
 
 
-def cost(store: Store, run: RunRecord, manifests: Mapping[Place, Manifest]) -> Cost:
+def cost(reader: Reader, run: RunRecord, manifests: Mapping[Place, Manifest]) -> Cost:
     """Return what a run with these manifests cost."""
     begun = run.created.isoformat()  # both are in UTC, so that they sort as text
     first = first_uses(manifests)
@@ -111,7 +111,8 @@ def cost(store: Store, run: RunRecord, manifests: Mapping[Place, Manifest]) -> C
     return Cost(
         machines=dict(sorted(machines.items(), key=lambda item: -item[1])),
         played=Throughput(
-            sum(side_by_side(store, lambda place: _num_tokens(store, written[place]), turns)), _seconds(written, turns)
+            sum(side_by_side(reader.store, lambda place: _num_played(reader, written[place]), turns)),
+            _seconds(written, turns),
         ),
         trained=Throughput(sum(map(_num_trained, updates.values())), _seconds(written, updates)),
         reused_seconds=sum(sum(series.values()) for series in of_reused.values()),
@@ -141,8 +142,12 @@ def _named(machine: tuple[str, int], manifests: Mapping[Place, Manifest]) -> str
     return name
 
 
-def _num_tokens(store: Store, turns: Manifest) -> int:
-    """Count the response tokens of a dataset `turns` from the footers of its files."""
+def _num_played(reader: Reader, turns: Manifest) -> int:
+    return reader.kept(("num_tokens", turns.key), lambda: _num_tokens(reader.store, turns)) or 0
+
+
+def _num_tokens(store: Store, turns: Manifest) -> int | None:
+    """Count the response tokens of a dataset `turns` from the footers of its files; None if they cannot be read."""
     total = 0
     try:
         for part in store.parts_of(turns):
@@ -153,7 +158,7 @@ def _num_tokens(store: Store, turns: Manifest) -> int:
                 chunk = metadata.row_group(group).column(column)
                 total += chunk.statistics.num_values if chunk.is_stats_set else chunk.num_values
     except StarPOError:
-        return 0
+        return None
     return total
 
 

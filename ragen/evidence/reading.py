@@ -3,7 +3,7 @@
 runs/<run> -> places of its artifacts -> Reader.table, Reader.manifest -> content, or None and a `Missing`
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -63,6 +63,13 @@ class Reader:
         """Parts that could not be read so far, by iteration; those of the whole run come first."""
         return sorted(self._missing.values(), key=lambda m: (-1 if m.iteration is None else m.iteration, m.what))
 
+    def kept(self, key: Hashable, make: Callable[[], R]) -> R:
+        """Return what is made of artifacts alone, so that it never changes; a reader that lasts makes it once, by key.
+
+        None, for what cannot be read, is made again.
+        """
+        return make()
+
     def iterations(self, run: RunRecord) -> dict[int, StageKeys]:
         """Read the run's iterations as `Runs.iterations`, without those whose record is damaged."""
         try:
@@ -91,7 +98,9 @@ class Reader:
     def manifest(self, place: Place) -> Manifest | None:
         """Read the manifest of an artifact, also of one that was dropped because it can be recomputed."""
         try:
-            return self.store.lasting_manifest(place.kind, place.key)
+            return self.kept(
+                ("manifest", place.kind, place.key), lambda: self.store.lasting_manifest(place.kind, place.key)
+            )
         except StarPOError as error:
             self.note(place, error)
             return None

@@ -3,7 +3,7 @@
 runs/<run> + headlines of evaluations -> run_facts -> lists of runs, pages
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starpo.ragen.core.counts import counted
@@ -51,13 +51,18 @@ def success_of(store: Store, episodes: str, cell: str) -> dict[str, float]:
     return known
 
 
-def run_facts(store: Store, run: RunRecord) -> dict[str, Any]:
+def run_facts(store: Store, run: RunRecord, recorded: Mapping[int, StageKeys] | None = None) -> dict[str, Any]:
     """Collect a run's identity, progress and success, as JSON.
+
+    Args:
+        store: The store.
+        run: The run.
+        recorded: Its iterations; None to read them.
 
     Raises:
         StoreError: If its records, or an evaluation's headline, cannot be read.
     """
-    recorded = store.runs.iterations(run.name)
+    recorded = store.runs.iterations(run.name) if recorded is None else recorded
     curve = success_curve(store, run, recorded)
     state = store.runs.state(run.name)
     return {
@@ -103,13 +108,15 @@ def _state_facts(store: Store, run: str, state: RunState | None) -> dict[str, An
     }
 
 
-def facts_or_fault(store: Store, run: str) -> dict[str, Any]:
+def facts_or_fault(
+    store: Store, run: str, read_iterations: Callable[[], Mapping[int, StageKeys] | None] = lambda: None
+) -> dict[str, Any]:
     """Return the facts of a run, or its fault, so that a damaged run does not hide the others."""
     created = None
     try:
         record = store.runs.get(run)
         created = record.created.isoformat(timespec="seconds")
-        return run_facts(store, record)
+        return run_facts(store, record, read_iterations())
     except StoreError as error:
         unknown: dict[str, Any] = dict.fromkeys(_MEASURED)
         known: dict[str, Any] = {

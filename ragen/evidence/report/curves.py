@@ -5,7 +5,9 @@ metric series -> panels -> (drawn by the page's script)
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean, linear_regression
+from functools import lru_cache
+from math import fsum
+from statistics import linear_regression
 
 from starpo.ragen.agents.evaluation.intervals import success_interval
 from starpo.ragen.evidence.report.decisions import Decision
@@ -144,11 +146,16 @@ def training_band(success: Series, decisions: Iterable[Decision]) -> Points:
             groups.setdefault(decision.iteration, []).append(decision)
     band: Points = []
     for iteration, of_iteration in sorted(groups.items()):
-        trials = [group.num_valid for group in of_iteration]
-        successes = [round(group.success_rate * group.num_valid) for group in of_iteration]
+        trials = tuple(group.num_valid for group in of_iteration)
+        successes = tuple(round(group.success_rate * group.num_valid) for group in of_iteration)
         if abs(sum(successes) / sum(trials) - success[iteration]) < _SAME_RATE:
-            band.append((iteration, *success_interval(successes, trials)))
+            band.append((iteration, *_interval(successes, trials)))
     return band
+
+
+@lru_cache(maxsize=4096)  # a live page asks for all iterations again with each new one
+def _interval(successes: tuple[int, ...], trials: tuple[int, ...]) -> tuple[float, float]:
+    return success_interval(successes, trials)
 
 
 def smoothed(points: Points) -> Points:
@@ -164,7 +171,7 @@ def smoothed(points: Points) -> Points:
     starts = [min(max(0, at - reach), len(points) - WINDOW) for at in range(len(points))]
     windows = [points[start : start + WINDOW] for start in starts]
     return [
-        (x, fmean(y for _, y in window) if start == at - reach else _on_line(window, x))
+        (x, fsum(y for _, y in window) / WINDOW if start == at - reach else _on_line(window, x))
         for at, ((x, _), start, window) in enumerate(zip(points, starts, windows, strict=True))
     ]
 

@@ -28,7 +28,7 @@ from starpo.ragen.evidence.report.images import read_images
 from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import OneGroup, read_outcomes, read_rollout
 from starpo.ragen.learning.control.collapse import RunVerdict, diagnose
-from starpo.ragen.learning.metrics.table import Series, metric_series
+from starpo.ragen.learning.metrics.table import Point, Series, joined_series, metric_points
 from starpo.ragen.runs.counting import updates_by_iteration
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
@@ -165,7 +165,7 @@ def read_run(reader: Reader, record: RunRecord, iterations: Mapping[int, StageKe
         change=read_change(reader, artifacts, record.environment, evaluated),
         artifacts=artifacts,
         manifests=manifests,
-        cost=cost(reader.store, record, manifests),
+        cost=cost(reader, record, manifests),
         updates=updates_by_iteration(iterations),
         decisions=read_decisions(reader, artifacts),
         stored_rollouts=rollouts,
@@ -250,9 +250,15 @@ def gather(
 def _read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series]:
     """Read every readable metric of a run, by name and iteration."""
     metrics = {place.key: place for place in artifacts if place.kind == "metrics"}
-    return metric_series(
-        table for table in side_by_side(reader.store, reader.table, metrics.values()) if table is not None
-    )
+
+    def points(place: Place) -> list[Point] | None:
+        table = reader.table(place)
+        return None if table is None else metric_points(table)
+
+    def read(place: Place) -> list[Point]:
+        return reader.kept(("metrics", place.key), lambda: points(place)) or []
+
+    return joined_series(side_by_side(reader.store, read, metrics.values()))
 
 
 def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place]]:

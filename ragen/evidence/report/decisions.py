@@ -5,13 +5,14 @@ selection of every iteration -> Decision
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from sys import intern
 
 from starpo.ragen.evidence.reading import Place, Reader, side_by_side
 from starpo.ragen.store.attempts import attempt_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Decision:
     """The filter's decision on one group.
 
@@ -48,23 +49,35 @@ def read_decisions(reader: Reader, artifacts: Sequence[Place]) -> list[Decision]
     )
     decisions: list[Decision] = []
     num_groups: Counter[int] = Counter()
-    for place, table in zip(selections, side_by_side(reader.store, reader.table, selections), strict=True):
-        if table is None:
-            continue
-        decisions += [
-            Decision(
-                iteration=place.iteration,
-                group_id=row["group_id"],
-                rank=num_groups[place.iteration] + row["rank"],
-                score=row["score"],
-                return_mean=row["return_mean"],
-                success_rate=row["success_rate"],
-                num_trajectories=row["num_trajectories"],
-                num_valid=row["num_valid"],
-                is_kept=row["kept"],
-                reason=row["reason"],
-            )
-            for row in sorted(table.to_pylist(), key=lambda row: row["rank"])
-        ]
-        num_groups[place.iteration] += table.num_rows
+
+    def read(place: Place) -> list[Decision] | None:
+        return reader.kept(("decisions", place), lambda: _decisions(reader, place))
+
+    for place, of_attempt in zip(selections, side_by_side(reader.store, read, selections), strict=True):
+        if of_attempt is not None:
+            earlier = num_groups[place.iteration]
+            decisions += [replace(one, rank=earlier + one.rank) for one in of_attempt] if earlier else of_attempt
+            num_groups[place.iteration] += len(of_attempt)
     return decisions
+
+
+def _decisions(reader: Reader, place: Place) -> list[Decision] | None:
+    """Read the decisions of one attempt, by rank."""
+    table = reader.table(place)
+    if table is None:
+        return None
+    return [
+        Decision(
+            iteration=place.iteration,
+            group_id=intern(row["group_id"]),
+            rank=row["rank"],
+            score=row["score"],
+            return_mean=row["return_mean"],
+            success_rate=row["success_rate"],
+            num_trajectories=row["num_trajectories"],
+            num_valid=row["num_valid"],
+            is_kept=row["kept"],
+            reason=intern(row["reason"]),
+        )
+        for row in sorted(table.to_pylist(), key=lambda row: row["rank"])
+    ]

@@ -64,9 +64,13 @@ def read_counts(reader: Reader, artifacts: Sequence[Place], environment: str, it
         None if its episodes cannot be read.
     """
     stage = f"evaluate:{environment}"
-    episodes = {at.iteration: at for at in artifacts if (at.kind, at.stage) == ("episodes", stage)}
-    table = reader.table(episodes.get(iteration), COUNTED)
-    return None if table is None else counts_by_prompt(table)[0]
+    place = next((at for at in artifacts if (at.iteration, at.kind, at.stage) == (iteration, "episodes", stage)), None)
+
+    def count() -> Counts | None:
+        table = reader.table(place, COUNTED)
+        return None if table is None else counts_by_prompt(table)[0]
+
+    return reader.kept(("counts", place), count)
 
 
 def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> TrajectoryBatch | None:

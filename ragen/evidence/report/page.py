@@ -6,17 +6,24 @@ ReportData, or RunData -> template values, the script's data -> document
 import base64
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from starpo.ragen.evidence.diagnostics.plane import draw_plane, path
 from starpo.ragen.evidence.reading import Missing
 from starpo.ragen.evidence.report import words
-from starpo.ragen.evidence.report.audited import Audited
-from starpo.ragen.evidence.report.curves import CurvePanel, main_panels, other_panels
+from starpo.ragen.evidence.report.curves import (
+    FEWEST_SMOOTHED,
+    WINDOW,
+    CurvePanel,
+    Line,
+    main_panels,
+    other_panels,
+)
 from starpo.ragen.evidence.report.data import ReportData, RunData
 from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.evidence.report.document import render_document
@@ -24,7 +31,11 @@ from starpo.ragen.evidence.report.embedding import Embedded
 from starpo.ragen.evidence.report.evaluations import cell_of
 from starpo.ragen.evidence.unreplayable import unreplayable
 from starpo.ragen.learning.metrics.glossary import meanings
+from starpo.ragen.learning.metrics.table import Series
 from starpo.schemas.manifest import Manifest
+
+if TYPE_CHECKING:  # a live page loads no audits, nor DuckDB
+    from starpo.ragen.evidence.report.audited import Audited
 
 _SCRIPTS = (
     "elements.js",
@@ -57,7 +68,7 @@ _STYLES = ("colours.css", "document.css", "charts.css", "report.css", "trajector
 _MAX_SHOWN_MISSING = 50
 
 
-def render_report(data: ReportData, audits: Audited | None = None) -> str:
+def render_report(data: ReportData, audits: "Audited | None" = None) -> str:
     """Render the page.
 
     Args:
@@ -146,10 +157,12 @@ def page_data(data: RunData, since: int = 0) -> dict[str, Any]:
 
     Args:
         data: What the run measured.
-        since: First iteration of the points, decisions and artifacts; the rest is of all iterations.
+        since: First iteration of points, decisions, artifacts and batches, and of metrics without which the glossary
+            is as it was, and left out; the rest is of all iterations.
     """
     reasons = {reason: number for number, reason in enumerate(dict.fromkeys(d.reason for d in data.decisions))}
-    last = max((x for series in data.series.values() for x in series), default=0)
+    first, last = (max(map(end, data.series.values()), default=0) for end in (_first, _last))
+    panels = main_panels(data.series, words.strange_panels(data.run), data.decisions)
     return {
         "run": data.run.name,
         "store": data.store_url,
@@ -159,20 +172,15 @@ def page_data(data: RunData, since: int = 0) -> dict[str, Any]:
         "observation": data.run.config.get("agent", {}).get("observation", "text"),
         "loss_on": data.run.config.get("update", {}).get("loss_on"),
         "images": {},
-        "panels": [
-            _packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run), data.decisions)
-        ],
-        "glossary": meanings(data.series),
-        "metrics": {
-            name: [(x, value) for x, value in series.items() if x >= since]
-            for name, series in sorted(data.series.items())
-        },
+        "panels": [_packed_panel(panel, since) for panel in panels],
+        **({"glossary": meanings(data.series)} if first >= since else {}),
+        "metrics": {name: _newest(series.items(), since) for name, series in sorted(data.series.items())},
         "signals": [asdict(signal) for signal in data.verdict.signals],
         "last_iteration": max([last, *(place.iteration for place in data.manifests)]),
         "decisions": [_packed_decision(one, reasons) for one in data.decisions if one.iteration >= since],
         "reasons": list(reasons),
         **_artifacts(data, since),
-        "batches": _stored_batches(data),
+        "batches": _stored_batches(data, since),
     }
 
 
@@ -181,9 +189,29 @@ def panels_data(data: RunData) -> list[dict[str, Any]]:
     return [_packed_panel(panel) for panel in other_panels(data.series)]
 
 
-def _packed_panel(panel: CurvePanel) -> dict[str, Any]:
+def _first(series: Series) -> int:
+    return next(iter(series))
+
+
+def _last(series: Series) -> int:
+    return next(reversed(series))
+
+
+def _newest(points: Collection[tuple[float, ...]], since: int) -> list[tuple[float, ...]]:
+    """Return the points from an iteration on, of points in order."""
+    return list(takewhile(lambda point: point[0] >= since, reversed(list(points))))[::-1]
+
+
+def _packed_panel(panel: CurvePanel, since: int = 0) -> dict[str, Any]:
     """Return the fields of a panel and its lines, without the copy of every point that `asdict` would make."""
-    return {**vars(panel), "lines": [vars(line) for line in panel.lines]}
+    return {**vars(panel), "lines": [_packed_line(line, since) if since else vars(line) for line in panel.lines]}
+
+
+def _packed_line(line: Line, since: int) -> dict[str, Any]:
+    raw = _newest(line.raw, since)
+    num_known = len(line.raw) - len(raw)
+    changed = num_known - WINDOW if num_known >= FEWEST_SMOOTHED else 0  # before them, smoothed values are as they were
+    return {**vars(line), "raw": raw, "smooth": line.smooth[changed:], "band": _newest(line.band, since)}
 
 
 def _packed_decision(decision: Decision, reasons: Mapping[str, int]) -> list[Any]:
@@ -209,14 +237,15 @@ def _packed_batch(embedded: Embedded, updates: Mapping[int, int]) -> dict[str, A
     }
 
 
-def _stored_batches(data: RunData) -> list[dict[str, Any]]:
+def _stored_batches(data: RunData, since: int) -> list[dict[str, Any]]:
     sizes: Counter[int] = Counter()
     for decision in data.decisions:
         sizes[decision.iteration] += decision.num_trajectories
-    rollouts = [(iteration, None, sizes[iteration]) for iteration in data.stored_rollouts]
+    rollouts = [(iteration, None, sizes[iteration]) for iteration in data.stored_rollouts if iteration >= since]
     evaluations = [
         (iteration, cell_of(place), (data.manifests[place].num_rows or 0) if place in data.manifests else 0)
         for iteration, places in data.stored_evaluations.items()
+        if iteration >= since
         for place in places
     ]
     return [
@@ -226,14 +255,14 @@ def _stored_batches(data: RunData) -> list[dict[str, Any]]:
 
 
 def _artifacts(data: RunData, since: int) -> dict[str, Any]:
-    """Build one row per artifact; equal provenance is stored only once."""
+    """Build one row per artifact, and their origins; equal provenance is stored only once."""
     origins: dict[str, int] = {}
     rows = []
     for place, manifest in data.manifests.items():
-        origin = json.dumps(_origin(manifest), ensure_ascii=False)
-        number = origins.setdefault(origin, len(origins))
         if place.iteration < since:
             continue
+        origin = json.dumps(_origin(manifest), ensure_ascii=False)
+        number = origins.setdefault(origin, len(origins))
         rows.append(
             [
                 place.iteration,

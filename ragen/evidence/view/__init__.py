@@ -2,6 +2,7 @@
 
 app        `application`: the addresses, and what each answers
 reading    `StoreReader`: facts, curves and trajectories of runs, kept as long as what they were made from is unchanged
+listing    `RunList`: the facts of all runs, and which have changed since a page asked
 query      `Query`: what a search asks for, and the commands that find the same
 searching  `search`: text, facets and a condition in SQL, over all stored rollouts
 conditions  conditions in SQL, evaluated in a process whose time and memory are bounded

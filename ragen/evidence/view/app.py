@@ -1,6 +1,6 @@
 """The addresses of the live pages, and what each answers.
 
-/                                             all runs, as a page; /runs: as JSON
+/                                             all runs, as a page; /runs?since=NUMBER: what changed, as JSON
 /run/NAME                                     a run, as a page; /run/NAME/data: what the page draws, as JSON
 /run/NAME/data?since=40; /panels               what is new from an iteration on; the panels of all other metrics
 /run/NAME/status                              its state, and the version of its data: asked every second
@@ -36,6 +36,7 @@ from starpo.ragen.evidence.report.page import page_data, panels_data, plane_of, 
 from starpo.ragen.evidence.report.trajectories import OneGroup
 from starpo.ragen.evidence.view.compare_page import render_compare
 from starpo.ragen.evidence.view.comparing import choose, chosen_names, compared, version_of
+from starpo.ragen.evidence.view.listing import RunList
 from starpo.ragen.evidence.view.origins import origins
 from starpo.ragen.evidence.view.query import Query
 from starpo.ragen.evidence.view.reading import StoreReader
@@ -56,28 +57,29 @@ _OF_STATUS = ("state", "iterations", "planned", "activity", "seconds_left", "war
 
 def application(reader: StoreReader) -> Starlette:
     """Return the ASGI application, to be wrapped in a `Guard`."""
-    states = PanelStates(reader.store)
+    states, listed = PanelStates(reader), RunList(reader)
 
-    def runs(_: Request) -> Response:
-        return _json(reader.runs())
+    def runs(request: Request) -> Response:
+        number = request.query_params.get("since", "0")
+        if not _is_number(number):
+            return PlainTextResponse("since: a whole number is expected", 400)
+        return Response(listed.since(int(number)), media_type="application/json")
 
     def runs_page(_: Request) -> Response:
-        return HTMLResponse(render_runs(reader.store.url, reader.runs()))
+        return HTMLResponse(render_runs(reader.store.url, listed.newest()))
 
     def run_page(request: Request) -> Response:
         name = request.path_params["run"]
         viewed = reader.run(name)
-        return HTMLResponse(
-            render_live_page(viewed.data, viewed.missing, {"version": viewed.version, **status_of(name)})
-        )
+        return HTMLResponse(render_live_page(viewed.data, viewed.missing, status_of(name, viewed.version)))
 
     def status(request: Request) -> Response:
         name = request.path_params["run"]
-        return _json({"version": reader.version(name), **status_of(name)})
+        return _json(status_of(name, reader.version(name)))
 
-    def status_of(name: str) -> dict[str, Any]:
-        facts = reader.facts(name)
-        return {field: facts[field] for field in _OF_STATUS}
+    def status_of(name: str, version: str) -> dict[str, Any]:
+        facts = reader.facts(name, version)
+        return {"version": version, **{field: facts[field] for field in _OF_STATUS}}
 
     def data(request: Request) -> Response:
         since = request.query_params.get("since", "0")
@@ -120,7 +122,7 @@ def application(reader: StoreReader) -> Starlette:
         known = {}
         for name in names:
             with suppress(StarPOError):  # named among those that are refused
-                facts = reader.facts(name)
+                facts = reader.facts(name, reader.version(name))
                 known[name] = {field: facts[field] for field in ("updates", *_OF_STATUS)}
         return known
 
@@ -192,7 +194,7 @@ def _parsed(adapter: TypeAdapter[T], request: Request) -> T:
 
 
 def _is_number(text: str) -> bool:
-    return text.isdecimal() and len(text) < 10
+    return text.isdecimal() and len(text) < 18
 
 
 def _json(value: Any) -> Response:

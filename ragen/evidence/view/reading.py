@@ -1,20 +1,18 @@
-"""What live pages ask of a store. It is read again where it changed, and nothing is ever written.
+"""What live pages ask of a store about a run. It is read again where it changed, and nothing is ever written.
 
-runs/<run> + listing -> version -> RunData, trajectories      all runs -> facts
+runs/<run> + listing -> version -> facts, RunData, trajectories
 """
 
+import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from starpo.ragen.agents.evaluation.comparison import Counts
 from starpo.ragen.core.errors import StarPOError, StoreError
-from starpo.ragen.evidence.reading import Missing, Place, Reader
+from starpo.ragen.evidence.reading import Missing, Place, Reader, side_by_side
 from starpo.ragen.evidence.report.data import RunData, TrajectorySource, read_run
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, packed_whole
 from starpo.ragen.evidence.report.evaluations import cell_of, read_counts, read_evaluation
@@ -23,21 +21,19 @@ from starpo.ragen.evidence.report.trajectories import OneGroup
 from starpo.ragen.evidence.run_facts import facts_or_fault, state_facts
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunRecord
+from starpo.ragen.store.records.seals import StageKeys
 from starpo.schemas.manifest import Manifest
 
-_MAX_TABLES = 20_000
-"""Small datasets that are kept: metrics and decisions of the filter, some kilobytes each."""
-_MAX_MANIFESTS = 40_000
-_MAX_RUNS = 16
-"""Runs whose curves and decisions are kept; more than are compared at once."""
+_MAX_PART_BYTES = 96 * 2**20
+"""What is kept of artifacts: manifests, points of curves, decisions, counts; estimated."""
+_MAX_ARTIFACTS = 20_000
+"""Artifacts of all runs whose curves and decisions are kept: ten runs of 300 iterations."""
+_MAX_RUNS = 64
+"""Runs whose facts, and tokenizer, are kept."""
 _MAX_BATCH_BYTES = 32 * 2**20
 """Packed trajectories that are kept."""
 _MAX_IMAGE_BYTES = 64 * 2**20
 """Images of one rollout, in base64."""
-_SMALL = ("metrics", "selection")
-_UNFINISHED = ("running", "interrupted", "unknown", "damaged")
-_CONTINUED = ("failed", "cancelled")
-"""States of ended runs that the same command continues."""
 
 T = TypeVar("T")
 
@@ -58,47 +54,41 @@ class ViewedRun:
 
 
 class Kept:
-    """The newest values by key, up to a total size. Each is made once, even if several threads ask for it."""
+    """The values used last, by key, up to a total size; of each key only the newest version."""
 
     def __init__(self, max_size: int, size_of: Callable[[Any], int] = lambda _: 1) -> None:
         self._max_size, self._size_of, self._size = max_size, size_of, 0
-        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the value; None is not kept."""
+    def get(self, key: Hashable, make: Callable[[], Any], version: Hashable = None) -> Any:
+        """Return the value of this version, made unless it is kept; None is not kept."""
         with self._lock:
-            if key in self._values:
+            if key in self._values and self._values[key][0] == version:
                 self._values.move_to_end(key)
-                return self._values[key]
+                return self._values[key][1]
         value = make()
         with self._lock:
-            if value is not None and key not in self._values:
-                self._values[key] = value
+            if key in self._values:
+                self._size -= self._size_of(self._values.pop(key)[1])
+            if value is not None:
+                self._values[key] = version, value
                 self._size += self._size_of(value)
-                while self._size > self._max_size and len(self._values) > 1:
-                    self._size -= self._size_of(self._values.popitem(last=False)[1])
+            while self._size > self._max_size and len(self._values) > 1:
+                self._size -= self._size_of(self._values.popitem(last=False)[1][1])
         return value
 
 
-class _KeepingReader(Reader):
-    """A reader that keeps what never changes: manifests, and datasets that are small."""
+class _LastingReader(Reader):
+    """A reader that makes what never changes once, for all readers of its kind."""
 
-    def __init__(self, store: Store, tables: Kept, manifests: Kept) -> None:
+    def __init__(self, store: Store, parts: Kept) -> None:
         super().__init__(store)
-        self._tables, self._manifests = tables, manifests
+        self._parts = parts
 
-    def manifest(self, place: Place) -> Manifest | None:
-        manifest: Manifest | None = self._manifests.get(
-            (place.kind, place.key), lambda: super(_KeepingReader, self).manifest(place)
-        )
-        return manifest
-
-    def table(self, place: Place | None, columns: Sequence[str] | None = None) -> pa.Table | None:
-        if place is None or place.kind not in _SMALL:
-            return super().table(place, columns)
-        key = place.kind, place.key, tuple(columns or ())
-        return self._tables.get(key, lambda: super(_KeepingReader, self).table(place, columns))
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        part: T = self._parts.get(key, make)
+        return part
 
 
 class StoreReader:
@@ -110,50 +100,55 @@ class StoreReader:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._tables, self._manifests = Kept(_MAX_TABLES), Kept(_MAX_MANIFESTS)
-        self._runs, self._sources = Kept(_MAX_RUNS), Kept(_MAX_RUNS)
-        self._counts = Kept(_MAX_RUNS)
+        self._parts = Kept(_MAX_PART_BYTES, _size_of)
+        self._runs = Kept(_MAX_ARTIFACTS, lambda viewed: len(viewed.data.artifacts))
+        self._facts = Kept(_MAX_RUNS)
+        self._sources = Kept(_MAX_RUNS)
         self._batches = Kept(_MAX_BATCH_BYTES, len)
-        self._facts: dict[str, dict[str, Any]] = {}
-        self._versions: dict[str, str] = {}
         self._reading = Lock()
 
-    def runs(self) -> list[dict[str, Any]]:
-        """Return the facts of all runs, newest first. Those of an ended run are read once, and when it is continued."""
-        names = self.store.runs.names()
-        stale = [name for name, is_stale in zip(names, _each(self._is_stale, names), strict=True) if is_stale]
-        self._facts |= zip(stale, _each(lambda name: facts_or_fault(self.store, name), stale), strict=True)
-        self._facts = {name: self._facts[name] for name in names}
-        return sorted(self._facts.values(), key=lambda row: (row["created"] or "", row["run"]), reverse=True)
-
-    def _is_stale(self, run: str) -> bool:
-        known = self._facts.get(run, {}).get("state")
-        if known not in _CONTINUED:
-            return known is None or known in _UNFINISHED
-        try:
-            state = self.store.runs.state(run)
-        except StarPOError:
-            return True
-        return state is None or state.status != known
-
-    def facts(self, run: str) -> dict[str, Any]:
-        """Return the facts of a run as they are now; its records are read again where a stage was recorded.
+    def version(self, run: str) -> str:
+        """Return what differs once a stage of the run was recorded, or its name was taken by another run.
 
         Raises:
             StoreError: If there is no such run.
         """
-        version = self.version(run)
-        facts = self._facts.get(run, {})
-        if self._versions.get(run) == version and not facts.get("fault", "unread"):
-            facts = self._facts[run] = facts | state_facts(self.store, run)
-        else:
-            facts = self._facts[run] = facts_or_fault(self.store, run)
-            self._versions[run] = version
-        return facts
+        created, stamps = self.store.runs.get(run).created, self.store.runs.stamps(run)
+        return f"{created.timestamp():.6f}-{hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]}"
 
-    def version(self, run: str) -> str:
-        """Return what differs once a stage of the run was recorded, or its name was taken by another run."""
-        return f"{self.store.runs.get(run).created.timestamp():.6f}-{self.store.runs.stamp(run)[:16]}"
+    def facts(self, run: str, version: str) -> dict[str, Any]:
+        """Return the facts of a run as they are now; its records are read again where a stage was recorded."""
+
+        def read() -> dict[str, Any] | None:
+            facts = facts_or_fault(self.store, run, lambda: self.recorded(run))
+            return None if facts["fault"] else facts
+
+        facts: dict[str, Any] | None = self._facts.get(run, read, version)
+        return facts_or_fault(self.store, run) if facts is None else facts | state_facts(self.store, run)
+
+    def recorded(self, run: str) -> dict[int, StageKeys]:
+        """Return the stages of a run by iteration; a record is read again where it was replaced.
+
+        Raises:
+            StoreError: If there is no such run, or a record cannot be read.
+        """
+        runs = self.store.runs
+        created = runs.get(run).created
+
+        def read(iteration: int) -> StageKeys:
+            key, version = ("record", run, iteration), (created, stamps[iteration])
+            stages: StageKeys = self._parts.get(key, lambda: runs.iteration(run, iteration), version)
+            return stages
+
+        stamps = runs.stamps(run)
+        return dict(zip(stamps, side_by_side(self.store, read, stamps), strict=True))
+
+    def iterations(self, record: RunRecord, reader: Reader | None = None) -> dict[int, StageKeys]:
+        """Return the same without those whose record is damaged, which the reader notes."""
+        try:
+            return self.recorded(record.name)
+        except StarPOError:
+            return (reader or Reader(self.store)).iterations(record)
 
     def run(self, run: str) -> ViewedRun:
         """Read a run; what could not be read is named in it.
@@ -163,7 +158,7 @@ class StoreReader:
         """
         version = self.version(run)
         with self._reading:  # a second page of the same run waits for the first
-            viewed: ViewedRun = self._runs.get((run, version), lambda: self._read(run, version))
+            viewed: ViewedRun = self._runs.get(run, lambda: self._read(run, version), version)
         return viewed
 
     def last_counts(self, data: RunData) -> Counts | None:
@@ -174,13 +169,7 @@ class StoreReader:
         """
         environment = data.run.environment
         evaluated = list(data.series.get(f"evaluation/{environment}/success", {}))
-        if not evaluated:
-            return None
-        keys = tuple(place.key for place in data.places_of(evaluated[-1]) if place.kind == "episodes")
-        counts: Counts | None = self._counts.get(
-            (data.run.name, keys), lambda: read_counts(self._reader(), data.artifacts, environment, evaluated[-1])
-        )
-        return counts
+        return read_counts(self._reader(), data.artifacts, environment, evaluated[-1]) if evaluated else None
 
     def trajectories(self, run: str, iteration: int, cell: str | None, only: OneGroup) -> bytes:
         """Return the trajectories of a rollout, or of an evaluation, as gzipped JSON `{"texts", "groups", "images"}`.
@@ -206,8 +195,7 @@ class StoreReader:
 
     def _read(self, run: str, version: str) -> ViewedRun:
         record, reader = self.store.runs.get(run), self._reader()
-        iterations = reader.iterations(record)
-        data = read_run(reader, record, iterations)
+        data = read_run(reader, record, self.iterations(record, reader))
         return ViewedRun(version, data, tuple(reader.missing))
 
     def _source(self, record: RunRecord) -> TrajectorySource:
@@ -215,7 +203,7 @@ class StoreReader:
         known: TrajectorySource | None = self._sources.get((record.name, record.created), lambda: None)
         if known is not None:
             return known
-        source = TrajectorySource.of(self.store, record, self._reader().iterations(record))
+        source = TrajectorySource.of(self.store, record, self.iterations(record))
         if source.transcriber is not None:  # else a later checkpoint may have the tokenizer
             self._sources.get((record.name, record.created), lambda: source)
         return source
@@ -245,7 +233,7 @@ class StoreReader:
         return packed_whole(groups, images)
 
     def _reader(self) -> Reader:
-        return _KeepingReader(self.store, self._tables, self._manifests)
+        return _LastingReader(self.store, self._parts)
 
 
 def _places(data: RunData, iteration: int, cell: str | None) -> list[Place]:
@@ -254,6 +242,8 @@ def _places(data: RunData, iteration: int, cell: str | None) -> list[Place]:
     return [place for place in data.stored_evaluations.get(iteration, []) if cell_of(place) == cell]
 
 
-def _each(read: Callable[[str], T], names: Iterable[str]) -> list[T]:
-    with ThreadPoolExecutor(8) as readers:
-        return list(readers.map(read, names))
+def _size_of(part: Any) -> int:
+    """Estimate the memory of a part of a run, in bytes."""
+    if isinstance(part, Manifest):
+        return 6_000
+    return 100 + 200 * len(part) if isinstance(part, list | dict) else 100

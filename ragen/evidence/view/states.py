@@ -11,15 +11,12 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from starpo.ragen.core.errors import StarPOError, StoreError
-from starpo.ragen.evidence.reading import Place, Reader, hashed_table, places, side_by_side
+from starpo.ragen.evidence.reading import Place, hashed_table, places, side_by_side
 from starpo.ragen.evidence.report.evaluations import cell_of, episode_names
-from starpo.ragen.evidence.view.reading import Kept
-from starpo.ragen.store import Store
+from starpo.ragen.evidence.view.reading import Kept, StoreReader
 
 _MAX_EVALUATIONS = 1_000
 """Evaluations whose outcomes are kept, some kilobytes each."""
-_MAX_RUNS = 1_000
-"""Runs whose evaluations are known."""
 _COLUMNS = ("env_seed", "member", "initial_state_digest", "success", "episode_return")
 
 
@@ -50,12 +47,12 @@ class PanelStates:
     """Follows an episode's initial state over evaluations; any number of threads may ask.
 
     Args:
-        store: The store.
+        reader: Reads the runs of its store.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._tables, self._evaluations = Kept(_MAX_EVALUATIONS), Kept(_MAX_RUNS)
+    def __init__(self, reader: StoreReader) -> None:
+        self._reader, self._store = reader, reader.store
+        self._tables = Kept(_MAX_EVALUATIONS)
 
     def checkpoints(self, run: str, episode: EpisodeName) -> dict[str, Any]:
         """Return how the same state was played at every checkpoint of the run.
@@ -140,12 +137,8 @@ class PanelStates:
         )
 
     def _evaluations_of(self, run: str, cell: str) -> list[Place]:
-        record = self._store.runs.get(run)
-        known: list[Place] = self._evaluations.get(
-            (run, record.created, self._store.runs.stamp(run)),
-            lambda: [at for at in places(Reader(self._store).iterations(record)) if at.kind == "episodes"],
-        )
-        return [place for place in known if cell_of(place) == cell]
+        known = places(self._reader.iterations(self._store.runs.get(run)))
+        return [place for place in known if place.kind == "episodes" and cell_of(place) == cell]
 
     def _outcomes(self, key: str) -> pa.Table:
         """Read the episodes' columns without their texts, in the order of the panel."""

@@ -10,6 +10,7 @@ iterations, so the verdict on a stored run shows what could have been known, and
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 import numpy as np
@@ -105,7 +106,7 @@ def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None
         thresholds: None for the defaults.
     """
     limits = thresholds or CollapseThresholds()
-    curves = {name: curve for name in series if (curve := _curve(name, series[name], limits)) is not None}
+    curves = {name: curve for name in WATCHED if name in series and (curve := _curve(name, series[name], limits))}
     signals: list[Signal] = []
     for judge in (_reward_std, _return, _success, _format, _entropy, _distinct):
         signals += judge(curves, limits)
@@ -247,7 +248,7 @@ def _gradient_spikes(series: Series, limits: CollapseThresholds) -> list[Signal]
     medians = np.zeros_like(values)
     is_spike = np.zeros(len(values), dtype=bool)
     for point in range(limits.baseline_points, len(values)):
-        medians[point] = np.median(values[max(0, point - limits.spike_window) : point])
+        medians[point] = median(values[max(0, point - limits.spike_window) : point].tolist())
         is_spike[point] = values[point] > limits.spike_factor * medians[point] > 0
     remembered = np.array(
         [is_spike[max(0, p - limits.spike_window) : p + 1].any() for p in range(len(values))], dtype=bool

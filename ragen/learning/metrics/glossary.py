@@ -6,7 +6,7 @@ Exact definitions, with every denominator, are in the docstrings of the function
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from starpo.ragen.learning.metrics.iteration import BY_TAG
@@ -262,6 +262,7 @@ METRICS = tuple(_metrics())
 """All metrics; a name has the meaning of the one that fits it most closely."""
 
 
+@lru_cache(maxsize=4096)
 def explain(name: str) -> Metric | None:
     """Return what a stored metric means; None for one that is not of this package."""
     fitting = (metric for metric, pattern in _patterns() if pattern.fullmatch(name))

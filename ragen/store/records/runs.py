@@ -16,6 +16,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -35,6 +36,7 @@ from starpo.ragen.store.records.seals import (
     as_bytes,
     check_seals,
     digest,
+    iterations_of,
     record_path,
     recorded_iterations,
 )
@@ -365,10 +367,17 @@ class Runs:
             self._write(path, state)
         return state
 
-    def stamp(self, run: str) -> str:
-        """Return a digest that changes once a stage is recorded; no file is read."""
-        listed = self._location.files(f"runs/{checked_name(run, 'run name')}/iterations")
-        return digest(repr([(file.path, file.size_bytes, file.modified) for file in listed]).encode())
+    def touched(self, run: str = "") -> tuple[datetime | None, ...]:
+        """Return when the list of runs, or the state or the records of one, were last written, by the clock of the
+        storage; nothing is read or listed. Object storage does not tell: None."""
+        folder = f"runs/{checked_name(run, 'run name')}" if run else "runs"
+        return tuple(map(self._location.modified, (folder, f"{folder}/iterations") if run else (folder,)))
+
+    def stamps(self, run: str) -> dict[int, str]:
+        """Return iteration -> what changes once a stage of it is recorded, in ascending order; no file is read."""
+        files = self._location.files(f"runs/{checked_name(run, 'run name')}/iterations")
+        stamps = {file.path.rpartition("/")[2]: f"{file.size_bytes} {file.modified.timestamp()}" for file in files}
+        return {iteration: stamps[PurePath(record_path(iteration)).name] for iteration in sorted(iterations_of(stamps))}
 
     def state(self, run: str) -> RunState | None:
         """Return the state of a run; None if it was never written."""

@@ -10,7 +10,7 @@ killed, can still be read, but nothing is shown about the one before it.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict
@@ -60,7 +60,12 @@ def record_path(iteration: int) -> str:
 
 def recorded_iterations(location: Location, run: str) -> list[int]:
     """Return the iterations of which a run has a record, in no order."""
-    return numbers_of(location.names(f"runs/{run}/iterations"), _DIGITS)
+    return iterations_of(location.names(f"runs/{run}/iterations"))
+
+
+def iterations_of(names: Iterable[str]) -> list[int]:
+    """Return the iterations whose records have these names, in no order; other names are ignored."""
+    return numbers_of(names, _DIGITS)
 
 
 def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]], head: str | None) -> Seals:

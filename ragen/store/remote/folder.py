@@ -86,7 +86,7 @@ class Folder:
     def modified(self, folder: str) -> datetime | None:
         """Return when the folder's list of names last changed."""
         try:
-            return datetime.fromtimestamp((self.root / folder).lstat().st_mtime, UTC)
+            return datetime.fromtimestamp(os.lstat(f"{self.root}{os.sep}{folder}").st_mtime, UTC)
         except FileNotFoundError:
             return None
 
@@ -287,11 +287,12 @@ def _files(folder: Path, root: Path) -> list[StoredFile]:
 
     files = []
     for place, _, names in os.walk(folder, onerror=fail):
-        for path in (Path(place, name) for name in names):
+        within = Path(place).relative_to(root).as_posix()
+        for name in names:
             try:
-                status = path.lstat()
+                status = os.lstat(f"{place}{os.sep}{name}")  # a Path a file would take three times as long
             except FileNotFoundError:
                 continue
             modified = datetime.fromtimestamp(status.st_mtime, UTC)
-            files.append(StoredFile(path.relative_to(root).as_posix(), status.st_size, modified))
+            files.append(StoredFile(name if within == "." else f"{within}/{name}", status.st_size, modified))
     return sorted(files)

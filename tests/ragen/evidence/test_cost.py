@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from starpo.ragen.evidence.cost import cost
-from starpo.ragen.evidence.reading import Place
+from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.records.run import RunRecord
 from starpo.schemas.manifest import Manifest, Stage
@@ -37,7 +37,7 @@ def test_work_is_counted_by_machine(tmp_path):
         Place(0, "update", "metrics", "u0"): manifest("12:00:20.100", 4.1, GPU),  # the same work, counted once
         Place(1, "update", "checkpoint", "u1"): manifest("12:00:30.000", 6.0, CPU, "checkpoint", 400.0),
     }
-    run_cost = cost(Store(str(tmp_path)), RUN, manifests)
+    run_cost = cost(Reader(Store(str(tmp_path))), RUN, manifests)
     assert run_cost.machines == {
         "2 cores of Xeon": pytest.approx(6.0),
         "1 x NVIDIA H100, 16 cores of Epyc": pytest.approx(5.1),
@@ -55,5 +55,5 @@ def test_played_tokens_are_stored_responses(tmp_path):
     num_tokens = sum(map(len, turns["response_ids"].to_pylist()))
     assert num_tokens > 0
     made = stored.model_copy(update={"provenance": manifest("12:00:10", 2.0, CPU).provenance})
-    run_cost = cost(store, RUN, {Place(0, "rollout", "turns", facts.key): made})
+    run_cost = cost(Reader(store), RUN, {Place(0, "rollout", "turns", facts.key): made})
     assert (run_cost.played.tokens, run_cost.played.tokens_per_s) == (num_tokens, num_tokens / 2)

@@ -26,12 +26,30 @@ function writeStatus(status) {
 // What iterations before the last two have stored does not change any more.
 async function takeNewer() {
   const since = Math.max(0, data.last_iteration - 2);
-  const { images, metrics, decisions, artifacts, ...newer } = await ask(`data?since=${since}`); // images come with trajectories
+  const { images, metrics, panels, decisions, artifacts, origins, batches, ...newer } = await ask(`data?since=${since}`); // images come with trajectories
   const joined = (known, added, at) => [...known.filter((row) => row[at] < since), ...added];
   for (const [name, points] of Object.entries(metrics)) data.metrics[name] = joined(data.metrics[name] || [], points, 0);
+  data.panels = panels.map((panel) => grownPanel(data.panels.find(({ title }) => title === panel.title), panel));
   data.decisions = joined(data.decisions, decisions, 0);
-  data.artifacts = joined(data.artifacts, artifacts, 0);
+  const originAt = 11; // a row's place of its origin
+  const places = origins.map(placeOfOrigin);
+  data.artifacts = joined(data.artifacts, artifacts.map((row) => row.with(originAt, places[row[originAt]])), 0);
+  data.batches = joined(data.batches, batches, "iteration");
   Object.assign(data, newer);
+}
+
+function grownPanel(known, panel) {
+  const grown = (earlier, added) => (added.length ? [...earlier.filter(([x]) => x < added[0][0]), ...added] : earlier);
+  const lines = panel.lines.map((line) => {
+    const earlier = known?.lines.find(({ metric }) => metric === line.metric);
+    return earlier ? { ...line, ...Object.fromEntries(["raw", "smooth", "band"].map((name) => [name, grown(earlier[name], line[name])])) } : line;
+  });
+  return { ...panel, lines };
+}
+
+function placeOfOrigin(origin) {
+  const place = data.origins.findIndex((known) => Object.keys(known).every((name) => known[name] === origin[name]));
+  return place < 0 ? data.origins.push(origin) - 1 : place;
 }
 
 async function follow() {

@@ -1,4 +1,5 @@
-// All runs of a store, asked for every second while one of them trains.
+// All runs of a store: what changed is asked for every second while one of them trains, and at once while others are
+// still to be read.
 
 const ASK_MS = 1000;
 const AT_REST_MS = 5000;
@@ -7,8 +8,10 @@ const MOST_COMPARED = 12;
 const FILTERS = { text: "filter", state: "state", environment: "environment" }; // field of the address -> its control
 const control = (name) => document.getElementById(FILTERS[name]);
 const checked = new Set(); // names of runs to compare
-let runs = JSON.parse(document.getElementById("page-data").textContent);
-let tag = null;
+const byName = new Map(); // name -> facts
+let runs = []; // the same, newest first
+let lastAnswer = 0; // its number
+let numUnread = 0;
 
 // Success on the panel at every evaluated checkpoint, from 0 to 1.
 function curve(points) {
@@ -108,19 +111,29 @@ function draw() {
     : html("p", { class: "muted" }, runs.length ? "No run matches these filters." : "There are no runs yet: starpo train sokoban makes one."));
   if (ofRun) [...place.querySelectorAll("tr")].find((one) => one.dataset.run === ofRun)?.querySelector(kind)?.focus({ preventScroll: true });
   drawButton();
-  document.getElementById("counted").textContent = `${chosen.length === runs.length ? plural(runs.length, "run") : `${count(chosen.length)} of ${plural(runs.length, "run")}`}${drawn.length < chosen.length ? `, the newest ${MOST_DRAWN} are shown` : ""}`;
+  document.getElementById("counted").textContent = `${chosen.length === runs.length ? plural(runs.length, "run") : `${count(chosen.length)} of ${plural(runs.length, "run")}`}${drawn.length < chosen.length ? `, the newest ${MOST_DRAWN} are shown` : ""}${numUnread ? `, ${count(numUnread)} more are being read` : ""}`;
+}
+
+// Takes an answer of the server; false if nothing has changed.
+function accept(answer) {
+  if (answer.is_whole) byName.clear();
+  for (const run of answer.rows) byName.set(run.run, run);
+  for (const name of answer.gone) byName.delete(name);
+  const hasChanged = answer.is_whole || answer.rows.length > 0 || answer.gone.length > 0 || answer.num_unread !== numUnread;
+  [lastAnswer, numUnread] = [answer.number, answer.num_unread];
+  const place = (run) => `${run.created ?? ""} ${run.run}`;
+  if (hasChanged) runs = [...byName.values()].map((run) => [place(run), run]).sort(([a], [b]) => (a < b ? 1 : -1)).map(([, run]) => run);
+  return hasChanged;
 }
 
 async function follow() {
   let wait = AT_REST_MS;
   try {
-    const response = await fetch("/runs", tag ? { headers: { "If-None-Match": tag } } : {});
-    if (response.status === 200) {
-      tag = response.headers.get("ETag");
-      runs = await response.json();
-      draw();
-    }
+    const response = await fetch(`/runs?since=${lastAnswer}`);
+    if (!response.ok) throw new Error(await response.text());
+    if (accept(await response.json())) draw();
     if (runs.some((run) => run.state === "running")) wait = ASK_MS;
+    if (numUnread) wait = 0;
   } catch (error) {
     document.getElementById("counted").textContent = `not up to date: ${error.message}`;
   }
@@ -129,5 +142,6 @@ async function follow() {
 
 for (const name of Object.keys(FILTERS)) control(name).addEventListener("input", () => { writeAddress(); draw(); });
 window.addEventListener("hashchange", readAddress);
+accept(JSON.parse(document.getElementById("page-data").textContent));
 readAddress();
-setTimeout(follow, ASK_MS);
+setTimeout(follow, numUnread ? 0 : ASK_MS);

@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
+from starpo.ragen.evidence.view import listing
 from starpo.ragen.evidence.view.app import application
 from starpo.ragen.evidence.view.guard import Guard
 from starpo.ragen.evidence.view.reading import StoreReader
@@ -26,17 +27,17 @@ def client(store: Store) -> TestClient:
     return client_of(store)
 
 
-def test_runs_are_listed_newest_first(client: TestClient, store: Store) -> None:
+def test_runs_are_listed(client: TestClient, store: Store) -> None:
     store.runs.create("newer", flow="starpo", preset="smoke", config={"environment": {"type": "sokoban"}})
-    listed = client.get("/runs").json()
-    assert [run["run"] for run in listed] == ["newer", "hostile"]
-    assert [point["iteration"] for point in listed[1]["curve"]] == [0, 2, 4]
+    listed = {run["run"]: run for run in client.get("/runs").json()["rows"]}
+    assert sorted(listed, key=lambda name: listed[name]["created"]) == ["hostile", "newer"]
+    assert [point["iteration"] for point in listed["hostile"]["curve"]] == [0, 2, 4]
 
 
 def test_continued_run_is_listed_as_running(client: TestClient, store: Store) -> None:
-    assert client.get("/runs").json()[0]["state"] == "failed"
+    assert client.get("/runs").json()["rows"][0]["state"] == "failed"
     store.runs.set_state("hostile", "running", "rollout")
-    assert client.get("/runs").json()[0]["state"] == "running"
+    assert client.get("/runs").json()["rows"][0]["state"] == "running"
 
 
 def test_every_stored_iteration_has_trajectories(client: TestClient, store: Store) -> None:
@@ -81,8 +82,34 @@ def test_only_what_is_new_is_sent(client: TestClient) -> None:
     assert newer["metrics"] == {
         name: [point for point in points if point[0] >= 2] for name, points in whole["metrics"].items()
     }
-    for kind in ("panels", "reasons", "origins", "batches", "head"):
+    assert newer["batches"] == [row for row in whole["batches"] if row["iteration"] >= 2]
+    for panel, known in zip(newer["panels"], whole["panels"], strict=True):
+        for line, before in zip(panel["lines"], known["lines"], strict=True):
+            assert line["raw"] == [point for point in before["raw"] if point[0] >= 2]
+    for kind in ("reasons", "origins", "head"):
         assert newer[kind] == whole[kind]
+    assert "glossary" not in newer
+
+
+def test_only_changed_runs_are_sent(client: TestClient, store: Store) -> None:
+    first = client.get("/runs").json()
+    assert (first["is_whole"], first["num_unread"]) == (True, 0)
+    store.runs.create("newer", flow="starpo", preset="smoke", config={"environment": {"type": "sokoban"}})
+    second = client.get("/runs", params={"since": first["number"]}).json()
+    assert ([run["run"] for run in second["rows"]], second["is_whole"]) == (["newer"], False)
+    store.runs.forget("newer")
+    third = client.get("/runs", params={"since": second["number"]}).json()
+    assert (third["rows"], third["gone"]) == ([], ["newer"])
+    assert [run["run"] for run in client.get("/runs", params={"since": 7}).json()["rows"]] == ["hostile"]
+
+
+def test_many_runs_are_read_by_and_by(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_READING_S", 0.0)
+    monkeypatch.setattr(listing, "_CHUNK", 1)
+    client = client_of(store)
+    assert client.get("/runs").json()["num_unread"] == 1
+    monkeypatch.setattr(listing, "_READING_S", 60.0)
+    assert [run["run"] for run in client.get("/runs").json()["rows"]] == ["hostile"]
 
 
 def test_new_stage_changes_version(client: TestClient, store: Store) -> None:
@@ -132,7 +159,7 @@ def test_damaged_and_deleted_parts_are_named(client: TestClient, store: Store) -
     assert client.get(f"{RUN}/trajectories", params={"iteration": 0}).status_code == 200
     store.runs.forget("hostile")
     assert client.get(f"{RUN}/status").status_code == 404
-    assert client.get("/runs").json() == []
+    assert client.get("/runs").json()["rows"] == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The live pages in a real browser: they grow while one looks, and what is looked at stays."""
 
 import json
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,12 @@ def test_page_grows_without_reload(browser: Browser, served: str, store: Store, 
         store.runs.record_stage("hostile", NEWEST, stage, keys)
     browser.wait_for(f"document.querySelectorAll({json.dumps(points)}).length > {before}")
     assert browser.text(".trajectory-title") == title  # what is looked at stays
+    browser.wait_for("document.documentElement.dataset.version === data.status.version")
+    with urllib.request.urlopen(f"{served}/run/hostile/data") as answer:
+        whole = json.load(answer)
+    for kind in ("panels", "metrics", "decisions", "artifacts", "glossary"):
+        assert json.loads(browser.run(f"return JSON.stringify(data.{kind})")) == whole[kind], kind
+    assert len(browser.run("return data.batches")) == len(whole["batches"])
     browser.go(f"#iteration={NEWEST}&group=i{NEWEST}-g0")
     assert browser.text(".trajectory-title").startswith(f"Iteration {NEWEST}, trajectory i{NEWEST}-g0-")
     assert browser.count(".turn .token") > 0
