@@ -99,8 +99,10 @@ def cost(reader: Reader, run: RunRecord, manifests: Mapping[Place, Manifest]) ->
     }
     reused = {place: manifest for place, manifest in first.items() if place not in written}
     machines: dict[str, float] = {}
-    for machine in dict.fromkeys(map(_machine, written.values())):
-        there = {place: manifest for place, manifest in written.items() if _machine(manifest) == machine}
+    by_machine: dict[tuple[str, int], dict[Place, Manifest]] = {}
+    for place, manifest in written.items():
+        by_machine.setdefault(_machine(manifest), {})[place] = manifest
+    for machine, there in by_machine.items():
         seconds = sum(sum(series.values()) for series in stage_seconds(there).values())
         machines[_named(machine, there)] = machines.get(_named(machine, there), 0.0) + seconds
     turns = [place for place in written if place.kind == "turns"]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -73,7 +74,7 @@ def again(played: Store, store: Store, kind: str, key: str, iteration: int) -> s
     other = secrets.token_hex(len(key) // 2)
     facts = Facts(
         key=other, stage=manifest.stage, settings=manifest.settings, inputs=manifest.inputs, seed=0,
-        provenance=manifest.provenance, headline=manifest.headline,
+        provenance=manifest.provenance | {"written_at": datetime.now(UTC).isoformat()}, headline=manifest.headline,
     )  # fmt: skip
     store.put_table(kind, table, facts)
     return other

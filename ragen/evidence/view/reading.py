@@ -102,7 +102,7 @@ class StoreReader:
         self.store = store
         self._parts = Kept(_MAX_PART_BYTES, _size_of)
         self._runs = Kept(_MAX_ARTIFACTS, lambda viewed: len(viewed.data.artifacts))
-        self._facts = Kept(_MAX_RUNS)
+        self._facts, self._records = Kept(_MAX_RUNS), Kept(_MAX_RUNS)
         self._sources = Kept(_MAX_RUNS)
         self._batches = Kept(_MAX_BATCH_BYTES, len)
         self._reading = Lock()
@@ -120,33 +120,37 @@ class StoreReader:
         """Return the facts of a run as they are now; its records are read again where a stage was recorded."""
 
         def read() -> dict[str, Any] | None:
-            facts = facts_or_fault(self.store, run, lambda: self.recorded(run))
+            facts = facts_or_fault(self.store, run, lambda: self.recorded(run, version))
             return None if facts["fault"] else facts
 
         facts: dict[str, Any] | None = self._facts.get(run, read, version)
         return facts_or_fault(self.store, run) if facts is None else facts | state_facts(self.store, run)
 
-    def recorded(self, run: str) -> dict[int, StageKeys]:
+    def recorded(self, run: str, version: str) -> dict[int, StageKeys]:
         """Return the stages of a run by iteration; a record is read again where it was replaced.
 
         Raises:
-            StoreError: If there is no such run, or a record cannot be read.
+            StoreError: If a record cannot be read.
         """
-        runs = self.store.runs
-        created = runs.get(run).created
+        runs, begin = self.store.runs, version.partition("-")[0]
 
-        def read(iteration: int) -> StageKeys:
-            key, version = ("record", run, iteration), (created, stamps[iteration])
-            stages: StageKeys = self._parts.get(key, lambda: runs.iteration(run, iteration), version)
-            return stages
+        def read_all() -> dict[int, StageKeys]:
+            stamps = runs.stamps(run)
 
-        stamps = runs.stamps(run)
-        return dict(zip(stamps, side_by_side(self.store, read, stamps), strict=True))
+            def read(iteration: int) -> StageKeys:
+                key, at = ("record", run, iteration), (begin, stamps[iteration])
+                stages: StageKeys = self._parts.get(key, lambda: runs.iteration(run, iteration), at)
+                return stages
 
-    def iterations(self, record: RunRecord, reader: Reader | None = None) -> dict[int, StageKeys]:
+            return dict(zip(stamps, side_by_side(self.store, read, stamps), strict=True))
+
+        recorded: dict[int, StageKeys] = self._records.get(run, read_all, version)
+        return recorded
+
+    def iterations(self, record: RunRecord, version: str, reader: Reader | None = None) -> dict[int, StageKeys]:
         """Return the same without those whose record is damaged, which the reader notes."""
         try:
-            return self.recorded(record.name)
+            return self.recorded(record.name, version)
         except StarPOError:
             return (reader or Reader(self.store)).iterations(record)
 
@@ -195,15 +199,15 @@ class StoreReader:
 
     def _read(self, run: str, version: str) -> ViewedRun:
         record, reader = self.store.runs.get(run), self._reader()
-        data = read_run(reader, record, self.iterations(record, reader))
+        data = read_run(reader, record, self.iterations(record, version, reader))
         return ViewedRun(version, data, tuple(reader.missing))
 
-    def _source(self, record: RunRecord) -> TrajectorySource:
+    def _source(self, record: RunRecord, version: str) -> TrajectorySource:
         """Return what makes trajectories of a run's datasets; its tokenizer is loaded when the first are looked at."""
         known: TrajectorySource | None = self._sources.get((record.name, record.created), lambda: None)
         if known is not None:
             return known
-        source = TrajectorySource.of(self.store, record, self.iterations(record))
+        source = TrajectorySource.of(self.store, record, self.iterations(record, version))
         if source.transcriber is not None:  # else a later checkpoint may have the tokenizer
             self._sources.get((record.name, record.created), lambda: source)
         return source
@@ -214,7 +218,7 @@ class StoreReader:
         reader, of_iteration = self._reader(), viewed.data.places_of(iteration)
         batch: TrajectoryBatch | None
         if cell is None:
-            batch = self._source(viewed.data.run).rollout(reader, of_iteration, only)
+            batch = self._source(viewed.data.run, viewed.version).rollout(reader, of_iteration, only)
         else:
             manifest = reader.manifest(places[0])
             batch = read_evaluation(reader, places[0], manifest) if manifest else None

@@ -137,7 +137,7 @@ class PanelStates:
         )
 
     def _evaluations_of(self, run: str, cell: str) -> list[Place]:
-        known = places(self._reader.iterations(self._store.runs.get(run)))
+        known = places(self._reader.iterations(self._store.runs.get(run), self._reader.version(run)))
         return [place for place in known if place.kind == "episodes" and cell_of(place) == cell]
 
     def _outcomes(self, key: str) -> pa.Table:

@@ -16,7 +16,6 @@ import logging
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import PurePath
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -377,7 +376,7 @@ class Runs:
         """Return iteration -> what changes once a stage of it is recorded, in ascending order; no file is read."""
         files = self._location.files(f"runs/{checked_name(run, 'run name')}/iterations")
         stamps = {file.path.rpartition("/")[2]: f"{file.size_bytes} {file.modified.timestamp()}" for file in files}
-        return {iteration: stamps[PurePath(record_path(iteration)).name] for iteration in sorted(iterations_of(stamps))}
+        return {at: stamps[record_path(at).removeprefix("iterations/")] for at in sorted(iterations_of(stamps))}
 
     def state(self, run: str) -> RunState | None:
         """Return the state of a run; None if it was never written."""

@@ -15,7 +15,8 @@ function iterationView(container, data, batches) {
     metrics = Object.entries(data.metrics);
     known = [...new Set([...data.artifacts.map((row) => row[AT]), ...decisions.keys(), ...metrics.flatMap(([, points]) => points.map((p) => p[0]))])].sort((a, b) => a - b);
     choice.replaceChildren(...known.map((i) => html("option", { value: i }, String(i))));
-    container.replaceChildren(...(known.length ? [controls, body] : [nothing]));
+    const parts = known.length ? [controls, body] : [nothing];
+    if (container.firstElementChild !== parts[0]) container.replaceChildren(...parts);
   }
 
   function artifacts(iteration) {
@@ -123,9 +124,10 @@ function iterationView(container, data, batches) {
       inTerminal(commands(iteration), { "data-part": "terminal", open: isOpen("terminal", false) }));
   }
 
-  function renew() {
+  function renew(since) {
     read();
-    show(present);
+    if (present >= since || present === undefined) show(present);
+    else choice.value = present;
   }
 
   read();

@@ -36,7 +36,17 @@ async function takeNewer() {
   data.artifacts = joined(data.artifacts, artifacts.map((row) => row.with(originAt, places[row[originAt]])), 0);
   data.batches = joined(data.batches, batches, "iteration");
   Object.assign(data, newer);
+  return since;
 }
+
+// The plane is drawn by the server, which takes it 0.1 s: only while one looks at it, and after another probe.
+const plane = { image: document.getElementById("plane"), isSeen: false, numProbes: 0 };
+function drawPlane() {
+  const numProbes = (data.metrics["reasoning/first_turn/token/mutual_information"] || []).length;
+  if (plane.isSeen && numProbes > plane.numProbes) plane.image.src = locate(`plane?probes=${numProbes}`, data.run);
+  if (plane.isSeen) plane.numProbes = numProbes;
+}
+if (plane.image) new IntersectionObserver(([entry]) => { plane.isSeen = entry.isIntersecting; drawPlane(); }).observe(plane.image);
 
 function grownPanel(known, panel) {
   const grown = (earlier, added) => (added.length ? [...earlier.filter(([x]) => x < added[0][0]), ...added] : earlier);
@@ -53,6 +63,10 @@ function placeOfOrigin(origin) {
 }
 
 async function follow() {
+  if (document.hidden) { // in a tab behind others; asks again once it is in front
+    document.addEventListener("visibilitychange", follow, { once: true });
+    return;
+  }
   let wait = ASK_MS;
   try {
     const status = await ask("status");
@@ -63,11 +77,10 @@ async function follow() {
         window.location.reload();
         return;
       }
-      await takeNewer();
+      const since = await takeNewer();
       data.status = { ...status, version: data.version };
-      renew();
-      const plane = document.getElementById("plane");
-      if (plane) plane.src = locate(`plane?version=${data.version}`, data.run);
+      renew(since);
+      drawPlane();
       document.documentElement.dataset.version = data.version;
       wait = Math.max(wait, 2 * ASK_MS); // stages follow each other quickly, and the run needs the processor too
     }

@@ -39,12 +39,12 @@ whenOpened("#curves details", "other-panels", async () => charts(data.other_pane
 document.getElementById("take-metrics").addEventListener("click", () => save(fileName(data.run, "metrics", "csv"), "text/csv", csv(metricRows(data.metrics))));
 whenOpened("#decisions details", "decision-table", () => decisionTable(data));
 
-// Draws anew what `data` now says; what is being looked at stays.
-function renew() {
+// Draws anew what `data` now says, in which iterations before `since` are as they were; what is looked at stays.
+function renew(since) {
   writeHead(data.head);
   drawCurves();
   for (const [place, make] of folded) if (document.getElementById(place).childElementCount) Promise.resolve(make()).then((parts) => refill(place, parts));
-  oneIteration.renew();
+  oneIteration.renew(since);
   trajectories.renew();
 }
 

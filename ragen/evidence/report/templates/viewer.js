@@ -32,7 +32,8 @@ function viewer(container, data, batches) {
     const chosen = iterationChoice.value;
     iterationChoice.replaceChildren(...iterations.map((i) => html("option", { value: i }, String(i))));
     if (chosen) iterationChoice.value = chosen;
-    container.replaceChildren(...(batches.all.length ? parts : [html("p", { class: "muted" }, "No trajectory has been stored yet.")]));
+    if (!batches.all.length) container.replaceChildren(html("p", { class: "muted" }, "No trajectory has been stored yet."));
+    else if (container.firstElementChild !== parts[0]) container.replaceChildren(...parts);
   }
 
   // What is looked at stays, unless there was nothing to look at.
