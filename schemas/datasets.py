@@ -30,6 +30,8 @@ ORIGINS = ("policy", "greedy", "search")
 part of a greedily decoded trajectory, its group's baseline, which is excluded from statistics and training. 'search':
 the best of several responses sampled in the same context (`siblings`), so not distributed like the behaviour policy."""
 
+SEEN = "/seen"
+"""Suffix of the cell of episodes from initial states seen in training; they do not count towards a panel's success."""
 ERROR_STATUSES = ("env_error", "timeout")
 NO_RESPONSE: dict[str, Any] = {
     "prompt_ids": [],

@@ -19,7 +19,7 @@ from starpo.ragen.store.artifacts.datasets import columns_schema
 from starpo.ragen.store.records.runs import RunRecord, RunState, StageKeys
 from starpo.schemas.manifest import Manifest
 
-_NUM_READERS = 4
+_NUM_READERS = 16
 _NUM_AHEAD = 64
 
 T = TypeVar("T")

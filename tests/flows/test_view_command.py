@@ -35,6 +35,8 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 def test_unknown_run_is_refused(store: Store, monkeypatch, capsys) -> None:
     assert "did you mean mine?" in refused(monkeypatch, capsys, "mime", "--store", store.url)
+    store.runs.create("sokoban-s0-1a2b3c4d", flow="starpo", preset="sokoban", config={})
+    assert "did you mean sokoban-s0-1a2b3c4d?" in refused(monkeypatch, capsys, "sokobn", "--store", store.url)
 
 
 def test_missing_store_is_refused(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 import starpo
 from starpo.flows.presets import preset
-from starpo.ragen.agents.evaluation.episodes import SEEN
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.exchange.choosing import parse_choice
 from starpo.ragen.evidence.exchange.exporting import export_run
 from starpo.ragen.evidence.exchange.played import Recorded
 from starpo.ragen.store import Store
 from starpo.ragen.studies.studies import Sweeps
+from starpo.schemas.datasets import SEEN
 from tests.openai_server import Server
 
 SMALL = {

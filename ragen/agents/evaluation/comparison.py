@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.clusters import mean_t_interval
-from starpo.ragen.agents.evaluation.episodes import SEEN
 from starpo.ragen.agents.evaluation.intervals import mean_interval, success_interval, wilson_interval
 from starpo.ragen.agents.evaluation.significance import sign_flip_test, states_needed
-from starpo.schemas.datasets import ERROR_STATUSES
+from starpo.schemas.datasets import ERROR_STATUSES, SEEN
 
 Prompt = tuple[int, str]
 """A prompt of a panel: its environment seed and the digest of its initial state."""
@@ -68,15 +66,13 @@ def counts_by_prompt(episodes: pa.Table, column: str = "success") -> tuple[Count
     Returns:
         Those of prompts from which training never started, and those of the other prompts.
     """
-    counts = (
-        pl.DataFrame(episodes.select(dict.fromkeys([*COUNTED, column])))
-        .filter(pl.col("status").is_in(ERROR_STATUSES).not_())
-        .group_by(pl.col("cell").str.ends_with(SEEN), "env_seed", "initial_state_digest", maintain_order=True)
-        .agg(total=pl.col(column).sum(), trials=pl.len())
-    )
     parts: tuple[dict[Prompt, tuple[float, int]], ...] = ({}, {})
-    for is_seen, seed, digest, total, trials in counts.iter_rows():
-        parts[is_seen][seed, digest] = (total, trials)
+    columns = [episodes[name].to_pylist() for name in ("cell", "env_seed", "initial_state_digest", "status", column)]
+    for cell, seed, digest, status, value in zip(*columns, strict=True):
+        if status not in ERROR_STATUSES:
+            part = parts[cell.endswith(SEEN)]
+            total, trials = part.get((seed, digest), (0, 0))
+            part[seed, digest] = total + value, trials + 1
     return parts[0], parts[1]
 
 

@@ -9,10 +9,7 @@ from collections.abc import Set as AbstractSet
 import polars as pl
 import pyarrow as pa
 
-from starpo.schemas.datasets import EPISODE_TURNS, EPISODES, STATUSES, UNKNOWN_FINISH
-
-SEEN = "/seen"
-"""Suffix of the cell of episodes from initial states seen in training; they do not count towards a panel's success."""
+from starpo.schemas.datasets import EPISODE_TURNS, EPISODES, SEEN, STATUSES, UNKNOWN_FINISH
 
 
 def fold_episodes(

@@ -8,9 +8,12 @@ others), as many as fit; and episodes of the evaluations, sampled in the same wa
     RunData + turns, images, rewards, samples, episodes -> ReportData -> report
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from sys import intern
 
+import pyarrow as pa
 from pydantic import ValidationError
 
 from starpo.ragen.agents.evaluation.comparison import PanelDifference
@@ -28,7 +31,7 @@ from starpo.ragen.evidence.report.images import read_images
 from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import OneGroup, read_outcomes, read_rollout
 from starpo.ragen.learning.control.collapse import RunVerdict, diagnose
-from starpo.ragen.learning.metrics.table import Point, Series, joined_series, metric_points
+from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.runs.counting import updates_by_iteration
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
@@ -251,14 +254,22 @@ def _read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series
     """Read every readable metric of a run, by name and iteration."""
     metrics = {place.key: place for place in artifacts if place.kind == "metrics"}
 
-    def points(place: Place) -> list[Point] | None:
-        table = reader.table(place)
-        return None if table is None else metric_points(table)
+    def read(place: Place) -> list[tuple[str, int, float]]:
+        return reader.kept(("metrics", place.key), lambda: _points(reader.table(place))) or []
 
-    def read(place: Place) -> list[Point]:
-        return reader.kept(("metrics", place.key), lambda: points(place)) or []
+    series: defaultdict[str, Series] = defaultdict(dict)
+    for points in side_by_side(reader.store, read, metrics.values()):
+        for name, iteration, value in points:
+            series[name][iteration] = value
+    return {name: {iteration: values[iteration] for iteration in sorted(values)} for name, values in series.items()}
 
-    return joined_series(side_by_side(reader.store, read, metrics.values()))
+
+def _points(metrics: pa.Table | None) -> list[tuple[str, int, float]] | None:
+    """Return name, iteration and value; names are interned, so that those of many stages take the memory of one."""
+    if metrics is None:
+        return None
+    names, iterations, values = (metrics[name].to_pylist() for name in ("name", "iteration", "value"))
+    return list(zip(map(intern, names), iterations, values, strict=True))
 
 
 def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place]]:

@@ -91,7 +91,7 @@ class RunList:
         known = {*self._rows, *self._unread}
         new = [name for name in names if name not in known]
         if new:
-            order = {name: (self._runs.touched(name)[0] or _NEVER, name) for name in new}
+            order = {name: (self._runs.touched(name) or _NEVER, name) for name in new}
             self._unread = sorted(new, key=order.__getitem__, reverse=True) + self._unread
         self._unread = [name for name in self._unread if name in present]
         states = {name: row.state for name, row in self._rows.items() if row.state != "completed"}
@@ -108,9 +108,9 @@ class RunList:
         return [name for name, touched in now.items() if touched is None or touched != self._rows[name].touched]
 
     def _touched(self, run: str) -> Any:
-        times = [time for time in self._runs.touched(run) if time is not None]
-        if times:  # two writes in one tick of the clock look like one, so that a recent one tells nothing
-            return None if datetime.now(UTC) - max(times) < _RECENT else max(times)
+        time = self._runs.touched(run)
+        if time is not None:  # two writes in one tick of the clock look like one, so that a recent one tells nothing
+            return None if datetime.now(UTC) - time < _RECENT else time
         try:
             return self._runs.state(run)
         except StarPOError:

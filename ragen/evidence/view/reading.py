@@ -4,6 +4,7 @@ runs/<run> + listing -> version -> facts, RunData, trajectories
 """
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from starpo.schemas.manifest import Manifest
 
 _MAX_PART_BYTES = 96 * 2**20
 """What is kept of artifacts: manifests, points of curves, decisions, counts; estimated."""
+_MAX_COMMON = 1_000
+"""Settings of stages and facts about machines that manifests share."""
 _MAX_ARTIFACTS = 20_000
 """Artifacts of all runs whose curves and decisions are kept: ten runs of 300 iterations."""
 _MAX_RUNS = 64
@@ -82,13 +85,24 @@ class Kept:
 class _LastingReader(Reader):
     """A reader that makes what never changes once, for all readers of its kind."""
 
-    def __init__(self, store: Store, parts: Kept) -> None:
+    def __init__(self, store: Store, parts: Kept, common: Kept) -> None:
         super().__init__(store)
-        self._parts = parts
+        self._parts, self._common = parts, common
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        part: T = self._parts.get(key, make)
+        part: T = self._parts.get(key, lambda: self._compact(make()))
         return part
+
+    def _compact(self, part: Any) -> Any:
+        """Share what manifests of many stages have in common, half of their memory."""
+        if not isinstance(part, Manifest):
+            return part
+
+        def shared(value: Any) -> Any:
+            return self._common.get(json.dumps(value), lambda: value) if isinstance(value, dict) else value
+
+        facts = {name: shared(value) for name, value in part.provenance.items()}
+        return part.model_copy(update={"settings": shared(part.settings), "provenance": facts})
 
 
 class StoreReader:
@@ -100,7 +114,7 @@ class StoreReader:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._parts = Kept(_MAX_PART_BYTES, _size_of)
+        self._parts, self._common = Kept(_MAX_PART_BYTES, _size_of), Kept(_MAX_COMMON)
         self._runs = Kept(_MAX_ARTIFACTS, lambda viewed: len(viewed.data.artifacts))
         self._facts, self._records = Kept(_MAX_RUNS), Kept(_MAX_RUNS)
         self._sources = Kept(_MAX_RUNS)
@@ -237,7 +251,7 @@ class StoreReader:
         return packed_whole(groups, images)
 
     def _reader(self) -> Reader:
-        return _LastingReader(self.store, self._parts)
+        return _LastingReader(self.store, self._parts, self._common)
 
 
 def _places(data: RunData, iteration: int, cell: str | None) -> list[Place]:

@@ -106,7 +106,7 @@ def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None
         thresholds: None for the defaults.
     """
     limits = thresholds or CollapseThresholds()
-    curves = {name: curve for name in WATCHED if name in series and (curve := _curve(name, series[name], limits))}
+    curves = {name: curve for name in WATCHED if (curve := _curve(name, series.get(name, {}), limits))}
     signals: list[Signal] = []
     for judge in (_reward_std, _return, _success, _format, _entropy, _distinct):
         signals += judge(curves, limits)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from starpo.ragen.learning.metrics.iteration import BY_TAG
+from starpo.ragen.learning.metrics.table import BY_TAG
 
 
 @dataclass(frozen=True)

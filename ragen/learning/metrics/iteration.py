@@ -15,21 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.learning.filter.select import OUTRANKED, SURPLUS
+from starpo.ragen.learning.metrics.table import BY_TAG
 from starpo.schemas.datasets import ERROR_STATUSES, UNKNOWN_FINISH
 from starpo.schemas.imported import FORMAT, lacks
 from starpo.schemas.rules import ZERO_VARIANCE_STD
-
-BY_TAG = (
-    "rollout/success_rate",
-    "rollout/format_ok",
-    "rollout/response_length_mean",
-    "rollout/entropy",
-    "reward/return_mean",
-    "reward/in_group_std",
-    "filter/num_kept",
-    "filter/kept_share",
-)
-"""Metrics that are also measured for each part of a mixture."""
 
 
 def rollout_metrics(turns: pa.Table) -> dict[str, float]:

@@ -1,9 +1,7 @@
 """The dataset `metrics`: named numbers of a stage -> rows -> values by name, or series over the iterations of a run."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from sys import intern
 
 import pyarrow as pa
 
@@ -12,8 +10,17 @@ from starpo.schemas.datasets import METRICS
 
 Series = dict[int, float]
 """Iteration -> value, in ascending order of iteration; iterations without a value are absent."""
-Point = tuple[str, int, float]
-"""Name of a metric, iteration, value."""
+BY_TAG = (
+    "rollout/success_rate",
+    "rollout/format_ok",
+    "rollout/response_length_mean",
+    "rollout/entropy",
+    "reward/return_mean",
+    "reward/in_group_std",
+    "filter/num_kept",
+    "filter/kept_share",
+)
+"""Metrics that are also measured for each part of a mixture."""
 
 
 def metrics_table(iteration: int, stage: str, values: Mapping[str, float]) -> pa.Table:
@@ -58,19 +65,9 @@ def metric_series(metrics: Iterable[pa.Table]) -> dict[str, Series]:
     Returns:
         One series per name, in order of first appearance.
     """
-    return joined_series(map(metric_points, metrics))
-
-
-def metric_points(metrics: pa.Table) -> list[Point]:
-    """Convert the metrics of a stage to points. Names are interned: those of many stages take the memory of one."""
-    names, iterations, values = (metrics[name].to_pylist() for name in ("name", "iteration", "value"))
-    return list(zip(map(intern, names), iterations, values, strict=True))
-
-
-def joined_series(stages: Iterable[Iterable[Point]]) -> dict[str, Series]:
-    """Join the points of many iterations and stages as `metric_series`."""
-    series: defaultdict[str, Series] = defaultdict(dict)
-    for points in stages:
-        for name, iteration, value in points:
-            series[name][iteration] = value
-    return {name: {iteration: values[iteration] for iteration in sorted(values)} for name, values in series.items()}
+    series: dict[str, Series] = {}
+    for table in metrics:
+        columns = (table[name].to_pylist() for name in ("name", "iteration", "value"))
+        for name, iteration, value in zip(*columns, strict=True):
+            series.setdefault(name, {})[iteration] = value
+    return {name: dict(sorted(values.items())) for name, values in series.items()}

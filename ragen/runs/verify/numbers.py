@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.ragen.agents.evaluation.episodes import SEEN, fold_episodes
+from starpo.ragen.agents.evaluation.episodes import fold_episodes
 from starpo.ragen.agents.evaluation.summary import summarise
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.runs.verify.differences import is_close
-from starpo.schemas.datasets import UNKNOWN_FINISH
+from starpo.schemas.datasets import SEEN, UNKNOWN_FINISH
 
 
 def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:

@@ -24,10 +24,11 @@ from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError, first_line
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.store.artifacts.keys import as_json
-from starpo.ragen.store.names import checked_name, is_name
+from starpo.ragen.store.names import checked_name, is_name, numbers_of
 from starpo.ragen.store.records.leases import Lease, holder_of, is_held
 from starpo.ragen.store.records.run import RunRecord, RunState, RunStatus, other_code, other_settings
 from starpo.ragen.store.records.seals import (
+    DIGITS,
     IterationRecord,
     RecordChain,
     Seals,
@@ -35,7 +36,6 @@ from starpo.ragen.store.records.seals import (
     as_bytes,
     check_seals,
     digest,
-    iterations_of,
     record_path,
     recorded_iterations,
 )
@@ -252,6 +252,7 @@ class Runs:
         if record is None:
             names = self.names()
             near = difflib.get_close_matches(run, names, n=3)
+            near = near or [name for name in names if difflib.get_close_matches(run, [name[: len(run) + 1]])][:3]
             hint = f"it has {len(names)}: `starpo runs`" if names else "there are no runs in it yet: start one first."
             hint = f"did you mean {', '.join(near)}?" if near else hint
             raise StoreError(f"there is no run '{run}' in {self._location.name}; {hint}")
@@ -366,17 +367,16 @@ class Runs:
             self._write(path, state)
         return state
 
-    def touched(self, run: str = "") -> tuple[datetime | None, ...]:
-        """Return when the list of runs, or the state or the records of one, were last written, by the clock of the
-        storage; nothing is read or listed. Object storage does not tell: None."""
-        folder = f"runs/{checked_name(run, 'run name')}" if run else "runs"
-        return tuple(map(self._location.modified, (folder, f"{folder}/iterations") if run else (folder,)))
+    def touched(self, run: str) -> datetime | None:
+        """Return when the state or a record was last replaced; nothing is read. None: object storage does not tell."""
+        folder = f"runs/{checked_name(run, 'run name')}"
+        return max(filter(None, map(self._location.modified, (folder, f"{folder}/iterations"))), default=None)
 
     def stamps(self, run: str) -> dict[int, str]:
         """Return iteration -> what changes once a stage of it is recorded, in ascending order; no file is read."""
         files = self._location.files(f"runs/{checked_name(run, 'run name')}/iterations")
         stamps = {file.path.rpartition("/")[2]: f"{file.size_bytes} {file.modified.timestamp()}" for file in files}
-        return {at: stamps[record_path(at).removeprefix("iterations/")] for at in sorted(iterations_of(stamps))}
+        return {at: stamps[record_path(at).removeprefix("iterations/")] for at in sorted(numbers_of(stamps, DIGITS))}
 
     def state(self, run: str) -> RunState | None:
         """Return the state of a run; None if it was never written."""

@@ -10,7 +10,7 @@ killed, can still be read, but nothing is shown about the one before it.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from starpo.ragen.store.names import numbers_of
 from starpo.ragen.store.remote.location import Location
 
-_DIGITS = 5
+DIGITS = 5
 
 StageKeys = dict[str, dict[str, str]]
 """Stage -> {kind: key}."""
@@ -55,17 +55,12 @@ def digest(data: bytes) -> str:
 
 def record_path(iteration: int) -> str:
     """Return the path of an iteration's record, relative to the run's folder."""
-    return f"iterations/{iteration:0{_DIGITS}d}.json"
+    return f"iterations/{iteration:0{DIGITS}d}.json"
 
 
 def recorded_iterations(location: Location, run: str) -> list[int]:
     """Return the iterations of which a run has a record, in no order."""
-    return iterations_of(location.names(f"runs/{run}/iterations"))
-
-
-def iterations_of(names: Iterable[str]) -> list[int]:
-    """Return the iterations whose records have these names, in no order; other names are ignored."""
-    return numbers_of(names, _DIGITS)
+    return numbers_of(location.names(f"runs/{run}/iterations"), DIGITS)
 
 
 def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]], head: str | None) -> Seals:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from starpo.ragen.learning.metrics.glossary import METRICS, explain
-from starpo.ragen.learning.metrics.iteration import BY_TAG
+from starpo.ragen.learning.metrics.table import BY_TAG
 from starpo.ragen.learning.metrics.template import template_metrics
 
 RAGEN = Path(__file__).parents[4] / "ragen"

@@ -6,7 +6,8 @@ from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.evidence.report.curves import main_panels, other_panels
 from starpo.ragen.learning.filter.select import select_groups
-from starpo.ragen.learning.metrics.iteration import BY_TAG, metrics_by_tag, rollout_metrics
+from starpo.ragen.learning.metrics.iteration import metrics_by_tag, rollout_metrics
+from starpo.ragen.learning.metrics.table import BY_TAG
 from starpo.ragen.learning.reward.compute import compute_rewards
 
 
