@@ -1,10 +1,13 @@
-"""The live pages of long runs: seconds of each answer, and memory of the server.
+"""The live pages of long runs, on disk and on object storage, and of many runs: seconds and processor time of each
+answer, and memory of the server.
 
     pytest -m benchmark tests/benchmarks/test_view.py -s
 
 One iteration of the preset `sokoban` is played (768 trajectories, panels of 256), and stored again and again.
 """
 
+import json
+import os
 import secrets
 import shutil
 import statistics
@@ -12,16 +15,23 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 
+import boto3
 import psutil
 import pyarrow as pa
 import pytest
 
 import starpo
 from starpo.ragen.store import Facts, Store
+from tests.integration.conftest import ACCOUNT, s3_server
 
+__all__ = ["s3_server"]
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 LENGTHS = (100, 300)
 EVALUATED_EVERY = 10
@@ -32,6 +42,8 @@ SETTINGS = {
     "iterations": 1,
 }
 REPETITIONS = 5
+NUM_RUNS = 10_000
+Measure = Callable[..., bytes]
 
 
 @pytest.fixture(scope="module")
@@ -80,37 +92,95 @@ def again(played: Store, store: Store, kind: str, key: str, iteration: int) -> s
     return other
 
 
-def test_answers_of_long_runs(store: Store, tmp_path: Path) -> None:
-    address = tmp_path / "address"
-    command = [sys.executable, "-m", "starpo.flows.cli", "view", "--no-browser", "--port", "0", "--store", store.url]
-    server = subprocess.Popen([*command, "--address-file", str(address)], stdout=subprocess.DEVNULL)
+@contextmanager
+def serving(store: str, folder: Path, environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[Measure]:
+    """Serve a store, and yield what measures answers: of a name and addresses."""
+    address = folder / "address"
+    command = [sys.executable, "-m", "starpo.flows.cli", "view", "--no-browser", "--port", "0", "--store", store]
+    server = subprocess.Popen(
+        [*command, "--address-file", str(address)], stdout=subprocess.DEVNULL, env={**os.environ, **environment}
+    )
     try:
         while not address.exists():
             assert server.poll() is None
             time.sleep(0.05)
         url, process = address.read_text().splitlines()[0], psutil.Process(server.pid)
 
-        def measure(name: str, *paths: str) -> None:
-            seconds, size = [], 0
-            for path in paths:
-                begun = time.perf_counter()
-                size = len(urllib.request.urlopen(url + path).read())
-                seconds.append(time.perf_counter() - begun)
-            median, megabytes = statistics.median(seconds), process.memory_info().rss / 2**20
-            print(
-                f"{name:<28}{seconds[0]:6.2f} s first, {median:.3f} s median, {size / 1e3:7,.0f} kB; {megabytes:.0f} MB"
-            )
+        def spent() -> float:
+            return sum(process.cpu_times()[:2])
 
-        measure("runs", *[""] * REPETITIONS)
-        for length in LENGTHS:
-            run = f"run/of-{length}"
-            measure(f"page of {length} iterations", *[run] * REPETITIONS)
-            measure("  a new iteration", *[f"{run}/data?since={length - 2}"] * REPETITIONS)
-            measure("  status", *[f"{run}/status"] * REPETITIONS)
-            measure("  a rollout", *[f"{run}/trajectories?iteration={n}" for n in range(1, 1 + REPETITIONS)])
-            evaluated = range(0, REPETITIONS * EVALUATED_EVERY, EVALUATED_EVERY)
-            measure("  an evaluation", *[f"{run}/trajectories?iteration={n}&source=sokoban" for n in evaluated])
-            measure("  search", *[f"{run}/search?text={text}" for text in ("push", "xyzzy", "left+from", "Right")])
+        def measure(name: str, *paths: str) -> bytes:
+            seconds, work, answer = [], [], b""
+            for path in paths:
+                begun, before = time.perf_counter(), spent()
+                answer = urllib.request.urlopen(url + path).read()
+                seconds.append(time.perf_counter() - begun)
+                work.append(spent() - before)
+            print(
+                f"{name:<28}{seconds[0]:6.2f} s first ({work[0]:.2f} s of processor), "
+                f"{statistics.median(seconds):.3f} s median ({statistics.median(work):.3f}), {len(answer) / 1e3:7,.0f} kB; "
+                f"{process.memory_info().rss / 2**20:.0f} MB"
+            )
+            return answer
+
+        yield measure
     finally:
         server.terminate()
         server.wait()
+
+
+def measure_run(measure: Measure, length: int) -> None:
+    run = f"run/of-{length}"
+    evaluated = range(0, REPETITIONS * EVALUATED_EVERY, EVALUATED_EVERY)
+    measure(f"page of {length} iterations", *[run] * REPETITIONS)
+    measure("  a new iteration", *[f"{run}/data?since={length - 2}"] * REPETITIONS)
+    measure("  status", *[f"{run}/status"] * REPETITIONS)
+    measure("  a rollout", *[f"{run}/trajectories?iteration={n}" for n in range(1, 1 + REPETITIONS)])
+    measure("  an evaluation", *[f"{run}/trajectories?iteration={n}&source=sokoban" for n in evaluated])
+    measure("  search", *[f"{run}/search?text={text}" for text in ("push", "xyzzy", "left+from", "Right")])
+
+
+def test_answers_of_long_runs(store: Store, tmp_path: Path) -> None:
+    with serving(store.url, tmp_path) as measure:
+        measure("runs", *[""] * REPETITIONS)
+        for length in LENGTHS:
+            measure_run(measure, length)
+
+
+def test_answers_from_object_storage(
+    store: Store, tmp_path: Path, s3_server: Callable[..., AbstractContextManager[str]]
+) -> None:
+    with s3_server() as endpoint:
+        account = ACCOUNT | {"AWS_ENDPOINT_URL": endpoint, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        secret = {"aws_access_key_id": ACCOUNT["AWS_ACCESS_KEY_ID"], "aws_secret_access_key": "a-secret"}
+        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **secret)
+        client.create_bucket(Bucket="benchmark")
+        for file in Path(store.url).rglob("*"):
+            if file.is_file():
+                client.put_object(Bucket="benchmark", Key=f"s/{file.relative_to(store.url)}", Body=file.read_bytes())
+        with serving("s3://benchmark/s", tmp_path, account) as measure:
+            measure_run(measure, LENGTHS[0])
+
+
+def test_list_of_many_runs(store: Store, tmp_path: Path) -> None:
+    many = Store(str(tmp_path / "many"))
+    config = dict(store.runs.get(f"of-{LENGTHS[0]}").config)
+    many.runs.create("run-0", flow="starpo", preset="sokoban", config=config | {"iterations": 10})
+    for iteration, stages in islice(store.runs.iterations(f"of-{LENGTHS[0]}").items(), 10):
+        for stage, keys in stages.items():
+            many.runs.record_stage("run-0", iteration, stage, keys)
+            if key := keys.get("episodes"):
+                shutil.copytree(f"{store.url}/episodes/{key}", f"{many.url}/episodes/{key}", dirs_exist_ok=True)
+    many.runs.set_state("run-0", "completed", "completed", {"seconds": 480.0})
+    record = json.loads(Path(many.url, "runs/run-0/run.json").read_text())
+    for number in range(1, NUM_RUNS):
+        folder = Path(many.url, f"runs/run-{number}")
+        shutil.copytree(f"{many.url}/runs/run-0", folder)
+        (folder / "run.json").write_text(json.dumps(record | {"name": folder.name}))
+    with serving(many.url, tmp_path) as measure:
+        measure(f"first page of {NUM_RUNS} runs", *[""] * REPETITIONS)
+        while (answer := json.loads(measure("  a part of the others", "runs")))["num_unread"]:
+            pass
+        assert len(answer["rows"]) == NUM_RUNS
+        measure("  all of them", *["runs"] * REPETITIONS)
+        measure("  what is new", *[f"runs?since={answer['number']}"] * REPETITIONS)
