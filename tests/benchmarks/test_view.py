@@ -118,8 +118,8 @@ def serving(store: str, folder: Path, environment: Mapping[str, str] = MappingPr
                 work.append(spent() - before)
             print(
                 f"{name:<28}{seconds[0]:6.2f} s first ({work[0]:.2f} s of processor), "
-                f"{statistics.median(seconds):.3f} s median ({statistics.median(work):.3f}), {len(answer) / 1e3:7,.0f} kB; "
-                f"{process.memory_info().rss / 2**20:.0f} MB"
+                f"{statistics.median(seconds):.3f} s median ({statistics.median(work):.3f}), "
+                f"{len(answer) / 1e3:7,.0f} kB; {process.memory_info().rss / 2**20:.0f} MB"
             )
             return answer
 

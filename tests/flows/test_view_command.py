@@ -16,6 +16,7 @@ import pytest
 from starpo.flows import view_server
 from starpo.flows.cli import main
 from starpo.ragen.store import Store
+from tests.permissions import obey_permissions
 
 
 @pytest.fixture
@@ -61,10 +62,11 @@ def test_usual_port_in_use_is_replaced(monkeypatch) -> None:
 
 
 @contextmanager
-def serving(store: Store, *arguments: str) -> Iterator[str]:
-    """Serve the store, and return what is printed."""
+def serving(store: Store, *arguments: str, prepare: Callable[[], None] | None = None) -> Iterator[str]:
+    """Serve the store, and return what is printed; the process prepares itself before it begins."""
     command = [sys.executable, "-m", "starpo.flows.cli", "view", "--no-browser", "--port", "0", *arguments]
-    with subprocess.Popen([*command, "--store", store.url], stdout=subprocess.PIPE, text=True) as process:
+    command += ["--store", store.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=prepare) as process:
         assert process.stdout is not None
         yield "".join(process.stdout.readline() for _ in range(2))
         process.terminate()
@@ -78,6 +80,22 @@ def test_serving_writes_nothing(store: Store) -> None:
         assert address.endswith("/run/mine")
         assert urllib.request.urlopen(address, timeout=30).status == 200
     assert sorted(str(path) for path in Path(store.url).rglob("*")) == before  # nothing is written
+
+
+@pytest.mark.ci
+def test_read_only_store_is_served(store: Store) -> None:
+    paths = [Path(store.url), *Path(store.url).rglob("*")]
+    modes = {path: path.stat().st_mode for path in paths}
+    try:
+        for path, mode in modes.items():
+            path.chmod(mode & 0o555)
+        with serving(store, "mine", prepare=obey_permissions) as printed:
+            address = printed.split(": ", 1)[1].split()[0]
+            assert b"mine" in urllib.request.urlopen(address, timeout=30).read()
+            assert b"mine" in urllib.request.urlopen(address.partition("run/")[0], timeout=30).read()
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
 
 
 @pytest.mark.ci
