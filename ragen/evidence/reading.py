@@ -12,7 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from starpo.ragen.core.errors import StarPOError, one_line
+from starpo.ragen.core.errors import ArtifactMissingError, StarPOError, one_line
 from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.datasets import columns_schema
@@ -98,9 +98,7 @@ class Reader:
     def manifest(self, place: Place) -> Manifest | None:
         """Read the manifest of an artifact, also of one that was dropped because it can be recomputed."""
         try:
-            return self.kept(
-                ("manifest", place.kind, place.key), lambda: self.store.lasting_manifest(place.kind, place.key)
-            )
+            return self.kept(("manifest", place.kind, place.key), lambda: _manifest(self.store, place))
         except StarPOError as error:
             self.note(place, error)
             return None
@@ -127,6 +125,14 @@ class Reader:
 
     def _note(self, name: tuple[str, str], missing: Missing) -> None:
         self._missing.setdefault(name, missing)
+
+
+def _manifest(store: Store, place: Place) -> Manifest:
+    """Read the manifest of an artifact that is most likely there: `lasting_manifest` costs a listing more."""
+    try:
+        return store.manifest(place.kind, place.key)
+    except ArtifactMissingError:
+        return store.lasting_manifest(place.kind, place.key)
 
 
 def places(iterations: Mapping[int, StageKeys]) -> list[Place]:

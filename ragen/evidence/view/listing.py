@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from math import inf
 from threading import Lock
 from time import monotonic, time_ns
 from typing import Any
@@ -72,7 +73,7 @@ class RunList:
     def newest(self) -> dict[str, Any]:
         """Return the newest runs, at most `NUM_AT_ONCE`: what `since` returns, for the page as it is served."""
         with self._lock:
-            self._refresh()
+            self._refresh(NUM_AT_ONCE)
             newest = sorted(self._rows.values(), key=lambda row: row.created, reverse=True)[:NUM_AT_ONCE]
             answer: dict[str, Any] = json.loads(self._answer([row.text for row in newest], is_whole=True, gone=[]))
             num_left_out = len(self._rows) - len(newest)
@@ -82,7 +83,7 @@ class RunList:
         facts |= {"number": next(self._numbers), "num_unread": len(self._unread)}
         return json.dumps(facts).encode()[:-1] + b', "rows": [' + b", ".join(rows) + b"]}"
 
-    def _refresh(self) -> None:
+    def _refresh(self, num_wanted: float = inf) -> None:
         names = self._runs.names()
         present = set(names)
         for name in self._rows.keys() - present:
@@ -98,7 +99,7 @@ class RunList:
         self._read([name for name, state in states.items() if state in _FOLLOWED])
         self._read(self._written([name for name, state in states.items() if state not in _FOLLOWED]))
         end = monotonic() + _READING_S
-        while self._unread and monotonic() < end:
+        while self._unread and len(self._rows) < num_wanted and monotonic() < end:
             self._read(self._unread[:_CHUNK])
             self._unread = self._unread[_CHUNK:]
 

@@ -96,12 +96,7 @@ class StoredArtifacts:
             ArtifactMissingError: If there never was such an artifact.
             ArtifactDamagedError: If the manifest is not what was written.
         """
-        try:
-            return self.manifest(kind, key)  # first, as it costs no listing
-        except ArtifactMissingError:
-            if manifest := self.dropped(kind, key):
-                return manifest
-            raise
+        return self.dropped(kind, key) or self.manifest(kind, key)
 
     def faults(self, manifest: Manifest) -> list[str]:
         """List differences from what was written, after reading all files; see `looking.faults`."""

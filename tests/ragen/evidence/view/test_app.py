@@ -103,7 +103,7 @@ def test_only_changed_runs_are_sent(client: TestClient, store: Store) -> None:
     assert [run["run"] for run in client.get("/runs", params={"since": 7}).json()["rows"]] == ["hostile"]
 
 
-def test_many_runs_are_read_by_and_by(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_come_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "_READING_S", 0.0)
     monkeypatch.setattr(listing, "_CHUNK", 1)
     client = client_of(store)
