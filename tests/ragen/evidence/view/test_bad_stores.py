@@ -53,7 +53,7 @@ def test_run_is_forgotten_and_collected(client: TestClient, store: Store) -> Non
         answer = client.get(page)
         assert (answer.status_code, "there is no run 'hostile'" in answer.text) == (404, True)
     assert client.get("/compare?run=hostile").status_code == 404
-    assert [run["run"] for run in client.get("/runs").json()] == ["other"]
+    assert [run["run"] for run in client.get("/runs").json()["rows"]] == ["other"]
     kept = client.get("/run/other/trajectories", params={"iteration": 0}).json()
     assert sum(len(group["members"]) for group in kept["groups"]) == 6
     assert client.get("/run/other/search", params={"where": "num_turns > 0"}).json()["num_hits"] == 6
@@ -91,7 +91,7 @@ def test_damaged_records_are_named(client: TestClient, store: Store) -> None:
     assert page.status_code == 200
     assert "its record" in page.text
     assert client.get(f"{RUN}/trajectories", params={"iteration": 1}).status_code == 200
-    assert client.get("/runs").json()[0]["state"] == "damaged"
+    assert client.get("/runs").json()["rows"][0]["state"] == "damaged"
 
 
 def test_two_servers_serve_one_store(store: Store) -> None:
