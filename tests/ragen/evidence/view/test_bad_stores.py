@@ -91,7 +91,7 @@ def test_damaged_records_are_named(client: TestClient, store: Store) -> None:
     assert page.status_code == 200
     assert "its record" in page.text
     assert client.get(f"{RUN}/trajectories", params={"iteration": 1}).status_code == 200
-    assert client.get("/runs").json()["rows"][0]["state"] == "damaged"
+    assert client_of(store).get("/runs").json()["rows"][0]["state"] == "damaged"
 
 
 def test_two_servers_serve_one_store(store: Store) -> None:
