@@ -161,22 +161,31 @@ def _make_bpe(extra: ExtraVocabulary | None) -> Tokenizer:
     Learned merges would add a hundred fragments of words that never occur by themselves, and every token costs a row of
     the output layer.
     """
-    pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(_PIECE), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    pieces = dict.fromkeys(piece for text in _texts(extra) for piece, _ in pre_tokenizer.pre_tokenize_str(text))
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*alphabet, *pieces]))}
+    vocabulary = {token: number for number, token in enumerate(_pieces(extra))}
     bpe = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
-    bpe.pre_tokenizer = pre_tokenizer
+    bpe.pre_tokenizer = _pre_tokenizer()
     bpe.decoder = decoders.ByteLevel()
     bpe.add_special_tokens([AddedToken(token, normalized=False) for token in (END_OF_TEXT, TURN_START, TURN_END)])
     inner = [tag for name in FORMS[extra.form if extra else "free"] for tag in (f"<{name}>", f"</{name}>")]
     bpe.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in (*FORMAT_TAGS, *inner)])
     return bpe
+
+
+@cache
+def _pieces(extra: ExtraVocabulary | None) -> tuple[str, ...]:
+    """Return the bytes and all whole pieces, in the order of their ids; episodes are played to find them."""
+    split = _pre_tokenizer().pre_tokenize_str
+    pieces = dict.fromkeys(piece for text in _texts(extra) for piece, _ in split(text))
+    return tuple(dict.fromkeys([*sorted(pre_tokenizers.ByteLevel.alphabet()), *pieces]))
+
+
+def _pre_tokenizer() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECE), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
 
 
 def _is_in_every_vocabulary(environment: EnvironmentSettings) -> bool:
