@@ -2,12 +2,35 @@
 
 import json
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import pytest
+
+from starpo.ragen.methods.judge import asking
+from tests.openai_server import Server, by_last_message
+
+KEY = "sk-a-key-that-must-not-be-shown"
+"""The only key in the environment while the server runs."""
 _LINES = {
     "question": "Question: ",
     "references": "Right answers, of which any one suffices: ",
     "answer": "Answer to be graded: ",
 }
+
+
+@contextmanager
+def serving(monkeypatch: pytest.MonkeyPatch, delay_s: float = 0.0) -> Iterator[Server]:
+    """Start the server, which grades after a delay; clients wait hardly at all before they repeat a request."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(asking, "_FIRST_WAIT_S", 0.01)
+    with Server() as server:
+        server.say, server.delay_s = by_last_message(grade), delay_s
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 def facts_of(prompt: str) -> dict:
