@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from starpo.ragen.store import Store
 
 TESTS = Path(__file__).parent
+OF_CI = ("integration", "infra", "compatibility")
+"""Folders whose tests are CI's alone."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["STARPO_WANDB_MODE"] = "disabled"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -47,11 +49,21 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m "ci and ..."`, import only files with such tests: the other ones take as long again, in every worker."""
+    if not (config.option.markexpr.startswith("ci and ") and collection_path.name.startswith("test_")):
+        return None
+    is_of_ci = collection_path.relative_to(TESTS).parts[0] in OF_CI or "mark.ci" in collection_path.read_text()
+    return None if is_of_ci else True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the folders whose tests are CI's alone."""
+    """Mark the folders whose tests are CI's alone, and begin with them and with single long files: the last tests are
+    then short, so that no worker waits for another."""
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in ("integration", "infra", "compatibility"):
+        if item.path.relative_to(TESTS).parts[0] in OF_CI:
             item.add_marker(pytest.mark.ci)
+    items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in OF_CI and item.path.parent != TESTS)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
