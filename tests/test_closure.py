@@ -52,7 +52,8 @@ def test_default_flow_loads_no_optional_part() -> None:
 RUN = """
 from starpo.flows.console.start import train_settings
 from starpo.flows.console.terminal import Console
-train_settings("smoke", {}, Console(), iterations=1, is_local=True)
+changes = {"policy.warm_start_steps": 2, "policy.demonstration_turns": 64}
+train_settings("smoke", changes, Console(), iterations=1, is_local=True)
 """
 
 

@@ -236,7 +236,7 @@ def assert_only_kept_are_stored(store: Store, overrides: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [
-        (SMALL, FEW),
+        pytest.param(SMALL, FEW, marks=pytest.mark.thorough),
         (SPARSE, FEW),
         pytest.param(VISUAL, FEW, marks=pytest.mark.thorough),
         pytest.param({}, MANY, marks=pytest.mark.thorough),

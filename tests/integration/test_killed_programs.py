@@ -181,9 +181,21 @@ def undisturbed(runs: Runs) -> Digests:
     return made
 
 
-@pytest.mark.parametrize(("victim", "num_threads"), [("flow", 1), ("player", 2)])
-def test_run_killed_during_programs_same_result(victim, num_threads, runs, forker, undisturbed):
-    for share in (0.25, 0.75):  # in the first rollout, and in the second one
+FIRST, SECOND = 0.25, 0.75
+"""Shares of the episodes that have begun, in the first rollout and in the second one."""
+
+
+@pytest.mark.parametrize(
+    ("victim", "num_threads", "shares"),
+    [
+        ("flow", 1, (FIRST,)),
+        ("player", 2, (SECOND,)),
+        pytest.param("flow-twice", 1, (FIRST, SECOND), marks=pytest.mark.thorough),
+        pytest.param("player-twice", 2, (FIRST, SECOND), marks=pytest.mark.thorough),
+    ],
+)
+def test_run_killed_during_programs_same_result(victim, num_threads, shares, runs, forker, undisturbed):
+    for share in shares:
         runs.played.unlink(missing_ok=True)
         run = runs.start(victim, num_threads)
         while runs.num_played() < share * NUM_PLAYED and psutil.pid_exists(run):
@@ -191,7 +203,7 @@ def test_run_killed_during_programs_same_result(victim, num_threads, runs, forke
         player = next(
             parent for one in runs.programs() if "warden.py" not in " ".join((parent := one.parent()).cmdline())
         )
-        os.kill(run if victim == "flow" else player.pid, signal.SIGKILL)
+        os.kill(run if "flow" in victim else player.pid, signal.SIGKILL)
         assert forker.wait() != 0
     assert runs.finish(victim, num_threads) == undisturbed
     stop_at = time.monotonic() + 20

@@ -64,6 +64,7 @@ def test_rows_are_those_of_this_process(job, pool):
     assert len(workers()) == 2
 
 
+@pytest.mark.ci
 def test_workers_stay(job, pool):
     play_shards(pool, job, SHARDS)
     before = {worker.pid for worker in workers()}
@@ -136,16 +137,19 @@ def test_stop_ends_shards_at_work(job, pool):
 
 @pytest.mark.ci
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
-@pytest.mark.parametrize("tunable", [None, pytest.param("glibc.malloc.hugetlb=0", marks=pytest.mark.thorough)])
-def test_workers_keep_freed_memory_by_default(job, monkeypatch, tunable):
-    if tunable:
-        monkeypatch.setenv("GLIBC_TUNABLES", tunable)
+def test_workers_keep_freed_memory_by_default(job, pool):
+    play_shards(pool, job, SHARDS)
+    assert ["hugetlb=1" in worker.environ()["GLIBC_TUNABLES"] for worker in workers()] == [True, True]
+
+
+@pytest.mark.thorough
+def test_environments_tunables_are_left_alone(job, monkeypatch):
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")
     others = {worker.pid for worker in workers()}
     pool = WorkerPool("torch", 1)
     assert play_shards(pool, job, SHARDS).num_rows
     (worker_process,) = [worker for worker in workers() if worker.pid not in others]
-    tunables = worker_process.environ()["GLIBC_TUNABLES"]
-    assert tunables == tunable if tunable else "hugetlb=1" in tunables
+    assert worker_process.environ()["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=0"
     pool.stop()
 
 
