@@ -33,6 +33,15 @@ _PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
 _MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    """One worker process that plays, however many cores there are, or as many as `THREADS` of the module says: each
+    takes seconds to import torch, and the number changes no byte (`test_local_training.py`)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STARPO_THREADS", getattr(request.module, "THREADS", "1"))
+        yield
+
+
 @contextmanager
 def _s3_server(code: str = _MOTO, output: IO[str] | int = subprocess.DEVNULL) -> Iterator[str]:
     """Start moto's server, or other code that serves on the port in its first argument; yields its address."""
@@ -107,7 +116,14 @@ def prefect_server() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+def of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of all processes of this test run, for what one of them makes."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def begun(of_all_workers: Path) -> Callable[..., str]:
     """Function that puts the first checkpoint of a smoke run into a store: `begun(folder, settings={})`.
 
     It returns the store's address. One process computes that checkpoint, and the others copy it. For tests of what
@@ -116,9 +132,6 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     from starpo.flows.presets import preset
     from starpo.ragen.store import Store
     from starpo.tasks.warm_start import warm_start
-
-    base = tmp_path_factory.getbasetemp()
-    of_all_workers = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
     def begin(folder: Path, settings: dict[str, Any] | None = None) -> str:
         made = of_all_workers / "begun"
@@ -132,17 +145,23 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
+def wheel(of_all_workers: Path) -> Path:
+    """The wheel of this checkout, which one process builds."""
+    folder = of_all_workers / "wheel"
+    with FileLock(f"{folder}.lock"):
+        if not list(folder.glob("*.whl")):
+            _build_wheel(folder)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def _build_wheel(folder: Path) -> None:
     source = folder / "source"  # a copy, so that the build leaves nothing in the checkout
     for name in ("starpo", "flows", "tasks", "ragen", "schemas"):
         shutil.copytree(_ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(_ROOT / name, source)
     subprocess.run([*_PIP, "wheel", "--no-deps", "-w", str(folder), str(source)], check=True)
-    (made,) = folder.glob("*.whl")
-    return made
 
 
 @pytest.fixture(scope="module")

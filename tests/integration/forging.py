@@ -24,6 +24,10 @@ Rows = list[dict[str, Any]]
 Records = dict[int, dict[str, dict[str, str]]]
 
 
+AFTER_START = {"stages": ["rollout", "reward", "variance_filter", "update", "evaluate"]}
+"""For runs of which something else is in question than the warm start, which takes longest to compute again."""
+
+
 def verify(folder: Path, **options: Any) -> Verification:
     return verify_run(Store(str(folder)), RUN, **options)
 

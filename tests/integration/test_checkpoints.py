@@ -12,7 +12,6 @@ import torch
 
 from starpo.flows.cli.checkpoint import print_checkpoint, print_checkpoints
 from starpo.flows.presets import preset
-from starpo.flows.starpo import starpo
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError, DerivationError, PolicyError
@@ -24,8 +23,9 @@ from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
 from starpo.tasks.warm_start import warm_start
+from tests.integration.training import train_run
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 SETTINGS: dict[str, Any] = {
     "iterations": 6,
@@ -37,7 +37,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def run(folder: Path, name: str, **settings: Any) -> Store:
-    starpo(preset("smoke", {**SETTINGS, **settings}), preset="smoke", store=str(folder), run=name)
+    train_run(preset("smoke", {**SETTINGS, **settings}), store=str(folder), run=name)
     return Store(str(folder))
 
 
@@ -51,7 +51,7 @@ def kept(store: Store, name: str = "sparse") -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -> Path:
     folder = tmp_path_factory.mktemp("store")
     begun(folder)
     run(folder, "sparse")

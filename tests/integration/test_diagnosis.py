@@ -11,28 +11,28 @@ from typer.testing import CliRunner
 from starpo.flows.api.diagnosis import diagnose_run
 from starpo.flows.cli import app
 from starpo.flows.presets import preset
-from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.gradients import measured
 from starpo.ragen.store import Store
 from starpo.tasks.loop.verify import verify_run
+from tests.integration.training import train_run
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 ROWS = "reasoning/first_turn"
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -> Path:
     """Store with the runs 'plain', probed during training, and 'mute', which does not reason."""
     folder = tmp_path_factory.mktemp("diagnosis") / "store"
     settings = {
         "checkpoint_every": 2, "diagnostics.probe_every": 2, "diagnostics.gradients_every": 2, "iterations": 3,
         "update.kl_coefficient": 0.01, "update.entropy_coefficient": 0.01,
     }  # fmt: skip
-    starpo(preset("smoke", settings), preset="smoke", store=begun(folder), run="plain")
+    train_run(preset("smoke", settings), store=begun(folder), run="plain")
     mute = {"agent.should_think": False, "iterations": 1}
-    starpo(preset("smoke", mute), preset="smoke", store=str(folder), run="mute")
+    train_run(preset("smoke", mute), store=str(folder), run="mute")
     return folder
 
 

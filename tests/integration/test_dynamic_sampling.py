@@ -5,6 +5,7 @@ A rollout has four groups and six are wanted, so the first rollout of an iterati
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from starpo.ragen.store.keeping.reachability import Reachability
 from starpo.ragen.store.remote.opening import open_location
 from starpo.tasks.loop.plan import plan_run
 from starpo.tasks.loop.verify import verify_run
+from tests.integration.forging import AFTER_START
 from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -55,8 +57,10 @@ def metrics(store: Store, key: str) -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, str]:
-    return train(tmp_path_factory.mktemp("store"))
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]
+) -> tuple[Store, str]:
+    return train(Path(begun(tmp_path_factory.mktemp("store"))))
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +118,7 @@ def test_the_plan_knows_every_stage(finished: tuple[Store, str], tmp_path: Path)
 
 
 def test_run_with_attempts_is_verified(finished: tuple[Store, str]) -> None:
-    verification = verify_run(*finished)
+    verification = verify_run(*finished, **AFTER_START)
     assert verification.is_faultless
     checked = {(f.stage, str(f.verdict)) for f in verification.findings if f.check in ("turns", "selection", "tokens")}
     assert {"rollout:1", "variance_filter:1", "update"} <= {stage for stage, _ in checked}

@@ -9,7 +9,6 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
-from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.runs.work import Output
@@ -34,6 +33,7 @@ from tests.integration.forgeries import (
     no_torch_difference_but_seconds,
 )  # fmt: skip
 from tests.integration.forging import (
+    AFTER_START,
     RUN,
     edit_json,
     read_records,
@@ -41,16 +41,17 @@ from tests.integration.forging import (
     verify,
     write_records,
 )  # fmt: skip
+from tests.integration.training import train_run
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 SETTINGS = {"evaluation.num_prompts": 4}
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -> Path:
     folder = tmp_path_factory.mktemp("forgeries") / "store"
-    starpo(preset("smoke", SETTINGS), preset="smoke", store=begun(folder, SETTINGS), run=RUN)
+    train_run(preset("smoke", SETTINGS), store=begun(folder, SETTINGS), run=RUN)
     return folder
 
 
@@ -106,7 +107,7 @@ def test_restart_mends_the_record(folder: Path) -> None:
     moved(EVALUATE, 0, 2)(folder)
     strip_seals(folder)
     before = set(folder.glob("*/*/manifest.json"))
-    starpo(preset("smoke", SETTINGS), preset="smoke", store=str(folder), run=RUN)
+    train_run(preset("smoke", SETTINGS), store=str(folder), run=RUN)
     assert set(folder.glob("*/*/manifest.json")) == before
     assert verify(folder, **RECORD).outcome == "verified"
 
@@ -119,15 +120,15 @@ def test_records_without_seals_are_not_shown(folder: Path) -> None:
     assert "names no digest" in finding.detail
 
 
-def outcome(folder: Path, run: str) -> tuple[str, list[str]]:
-    """Verify the whole run; returns the outcome, and details of findings that are not the same."""
-    verification = verify_run(Store(str(folder)), run)
+def outcome(folder: Path, run: str, **options: Any) -> tuple[str, list[str]]:
+    """Verify a run; returns the outcome, and details of findings that are not the same."""
+    verification = verify_run(Store(str(folder)), run, **options)
     return verification.outcome, [f.detail for f in verification.findings if f.verdict is not Verdict.SAME]
 
 
 def test_a_copied_run_is_verified(folder: Path, tmp_path: Path) -> None:
     copy_run(open_location(str(folder)), RUN, open_location(str(tmp_path / "copy")))
-    assert outcome(tmp_path / "copy", RUN) == ("verified", [])
+    assert outcome(tmp_path / "copy", RUN, **AFTER_START) == ("verified", [])
 
 
 @pytest.mark.thorough
@@ -145,18 +146,19 @@ def test_failed_run_verified_up_to_failure(folder: Path, monkeypatch: pytest.Mon
 
         patch.setattr(update_stage, "_train", fail)
         with pytest.raises(EngineError):
-            starpo(settings, preset="smoke", store=str(folder), run="twice")
+            train_run(settings, store=str(folder), run="twice")
     status, details = outcome(folder, "twice")
     assert status == "not shown"
     assert any(
         "the run has not come to its end (its state is failed): the record names no update" in each for each in details
     )
-    starpo(settings, preset="smoke", store=str(folder), run="twice")
+    train_run(settings, store=str(folder), run="twice")
     assert outcome(folder, "twice") == ("verified", [])
     records = Store(str(folder)).runs.iterations("twice")
     assert records[0]["rollout"] == records[1]["rollout"]
 
 
+@pytest.mark.usefixtures("prefect_server")
 @pytest.mark.parametrize(
     "options",
     [
@@ -169,6 +171,7 @@ def test_a_replay_is_verified(folder: Path, options: dict[str, Any]) -> None:
     assert outcome(folder, replay(RUN, store=str(folder), **options)) == ("verified", [])
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_replay_over_other_rollout_is_detected(folder: Path) -> None:
     """The rollout that a replay reuses in an iteration must be the one in its base's record."""
     name = replay(RUN, should_update=False, store=str(folder))
@@ -180,6 +183,7 @@ def test_replay_over_other_rollout_is_detected(folder: Path) -> None:
     assert any(f"what is reused here is turns/{records[1]['rollout']['turns']}" in each for each in details)
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_replay_without_base_not_shown(folder: Path) -> None:
     name = replay(RUN, should_update=False, store=str(folder))
     shutil.rmtree(folder / "runs" / RUN)

@@ -8,13 +8,14 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
-from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks import reward
 from starpo.tasks.loop.fork import plan_fork
 from starpo.tasks.loop.verify import verify_run
+from tests.integration.forging import AFTER_START
+from tests.integration.training import train_run
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -26,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun
     """Store with 'base', of four updates with every other checkpoint dropped, and 'fork', from its checkpoint 3."""
     folder = tmp_path_factory.mktemp("forks") / "store"
     settings = {"iterations": 4, "checkpoint_every": 2, "evaluation.every": 2}
-    starpo(preset("smoke", settings), preset="smoke", store=begun(folder), run="base")
+    train_run(preset("smoke", settings), store=begun(folder), run="base")
     train(Store(str(folder)), "base", 3, CHANGE, name="fork")
     return folder
 
@@ -40,7 +41,7 @@ def copied(folder: Path, tmp_path: Path) -> Store:
 
 def train(store: Store, run: str, iteration: int, change: dict[str, object], name: str) -> None:
     fork = plan_fork(store, run, iteration, change)
-    starpo(fork.config, preset=fork.base.preset or "", store=store.url, run=name)
+    train_run(fork.config, preset=fork.base.preset or "", store=store.url, run=name)
 
 
 def test_fork_shares_earlier_stages(folder: Path) -> None:
@@ -64,7 +65,7 @@ def test_dropped_fork_checkpoint_is_derived(folder: Path) -> None:
 
 def test_fork_verified_resumed_and_replayed(folder: Path) -> None:
     store = Store(str(folder))
-    verification = verify_run(store, "fork")
+    verification = verify_run(store, "fork", **AFTER_START)
     assert (verification.outcome, verification.exit_code) == ("verified", 0)
     before = set(folder.rglob("*.parquet"))
     train(store, "base", 3, CHANGE, name="fork")

@@ -21,6 +21,8 @@ from tests.integration.run_digests import digests
 
 pytestmark = pytest.mark.timeout(600)
 
+THREADS = "2"
+"""Two processes play the run here, and one with Prefect."""
 UPDATE = {"update.importance_cap": 2.0, "update.optimiser.decay": "constant"}
 SETTINGS = {"iterations": 2, "rollout.staleness": 1, **UPDATE}
 """The second rollout is played concurrently with the first update."""
@@ -35,7 +37,10 @@ def local(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_local_record_equals_prefect_record(local: Store, tmp_path: Path, begun: Callable[..., str]) -> None:
+def test_local_record_equals_prefect_record(
+    local: Store, tmp_path: Path, begun: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STARPO_THREADS", "1")
     other = Store(begun(tmp_path))
     starpo(preset("smoke", SETTINGS), preset="smoke", store=other.url, run="mine")
     assert other.runs.iterations("mine") == local.runs.iterations("mine")

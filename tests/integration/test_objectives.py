@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,26 +11,27 @@ from typer.testing import CliRunner
 from starpo.flows.api.objectives import compare_objectives
 from starpo.flows.cli import app
 from starpo.flows.presets import METHODS, preset
-from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.learning.learners.measuring import initial_gradient
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.update import stored_trajectories, update_context
 from starpo.ragen.store import Store
+from tests.integration.training import train_run
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 CRITIC = {"update.advantage": "gae", "update.advantage_scale": "none"}
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -> Path:
     """Store with the runs 'plain' (GRPO) and 'critic' (PPO), of two updates each."""
     folder = tmp_path_factory.mktemp("objectives") / "store"
+    begun(folder)
     plain = {"checkpoint_every": 1, "diagnostics.probe_every": 0, "evaluation.every": 100}
-    starpo(preset("smoke", plain), preset="smoke", store=str(folder), run="plain")
-    starpo(preset("smoke", {**plain, **CRITIC}), preset="smoke", store=str(folder), run="critic")
+    train_run(preset("smoke", plain), store=str(folder), run="plain")
+    train_run(preset("smoke", {**plain, **CRITIC}), store=str(folder), run="critic")
     return folder
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import names, preset
-from starpo.flows.starpo import starpo
 from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.store import Store
+from tests.integration.training import train_run
 from tests.ragen.agents.prompting.conftest import tokenizer_of
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 SMALLER = {
     "iterations": 1,
@@ -52,7 +52,7 @@ def test_paper_preset_runs_an_iteration(name: str, stand_in: str, tmp_path: Path
     config = preset(name, {**SMALLER, "policy.name_or_path": stand_in, "policy.dtype": "float32"})
     if config.update.lora is not None:
         pytest.importorskip("peft", reason="LoRA needs the package peft")
-    run = starpo(config, preset=name, store=str(tmp_path))
+    run = train_run(config, preset=name, store=str(tmp_path), run="mine")
     store = Store(str(tmp_path))
     stages = store.runs.iterations(run)
     assert {"warm_start", "rollout", "reward", "variance_filter", "update"} <= set(stages[0])

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,10 @@ print(json.dumps({
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_page_leads_from_import_to_run(installed: Path, tmp_path: Path) -> None:
+def test_page_leads_from_import_to_run(installed: Path, tmp_path: Path, begun: Callable[..., str]) -> None:
+    """The first checkpoint is there; `test_extend_docs.py` has the wheel make one."""
     work = tmp_path / "work"
-    work.mkdir()
+    begun(work / "var" / "store")
     env = {name: os.environ[name] for name in KEPT if name in os.environ} | {
         "HOME": str(tmp_path),
         "PREFECT_API_URL": "http://127.0.0.1:1/api",  # nobody answers there

@@ -1,5 +1,6 @@
 """A run with search and greedy baselines: what is stored and counted; it is verified, audited and replayed."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -7,22 +8,22 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
-from starpo.flows.starpo import starpo
 from starpo.ragen.evidence.audit.audits import run_audits
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
-from tests.integration.forging import RUN, verify
+from tests.integration.forging import AFTER_START, RUN, verify
+from tests.integration.training import train_run
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 SETTINGS = {"rollout.search.type": "best_of", "update.search_rows": "weigh", "rollout.num_greedy": 1, "iterations": 1}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -> Path:
     folder = tmp_path_factory.mktemp("search") / "store"
-    starpo(preset("smoke", SETTINGS), preset="smoke", store=str(folder), run=RUN)
+    train_run(preset("smoke", SETTINGS), store=begun(folder), run=RUN)
     return folder
 
 
@@ -45,7 +46,7 @@ def test_siblings_stored_greedy_members_not_counted(folder: Path) -> None:
 
 
 def test_run_verified_including_search(folder: Path) -> None:
-    verification = verify(folder)
+    verification = verify(folder, **AFTER_START)
     assert [f for f in verification.findings if f.verdict is not Verdict.SAME] == []
     checks = {finding.check for finding in verification.findings if finding.stage == "rollout"}
     assert checks == {"turns", "siblings", "actions", "texts", "numbers"}
@@ -56,6 +57,7 @@ def test_no_audit_finds_a_fault(folder: Path) -> None:
     assert {name: finding.summary for name, finding in findings.items() if finding.severity == "fault"} == {}
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_run_replayed_from_its_turns(folder: Path) -> None:
     store = Store(str(folder))
     run = replay(RUN, store=store.url)

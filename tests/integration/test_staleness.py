@@ -17,6 +17,7 @@ from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.store import Store
 from starpo.tasks.loop.record import RunRecorder
 from starpo.tasks.loop.verify import verify_run
+from tests.integration.forging import AFTER_START
 from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -69,7 +70,7 @@ def test_update_corrects_for_staleness(finished: tuple[Store, str]) -> None:
 
 
 def test_stale_run_is_verified(finished: tuple[Store, str]) -> None:
-    verification = verify_run(*finished)
+    verification = verify_run(*finished, **AFTER_START)
     assert verification.is_faultless
     checked = [finding for finding in verification.findings if finding.stage == "rollout" and finding.check == "turns"]
     assert [str(finding.verdict) for finding in checked] == ["same"] * 3

@@ -10,7 +10,6 @@ import pytest
 from starpo.flows.cli.lineage import lineage_json
 from starpo.flows.cli.show import print_run
 from starpo.flows.presets import preset
-from starpo.flows.starpo import starpo
 from starpo.ragen.envs.bandit.environment import Bandit, BanditSettings
 from starpo.ragen.envs.make import settings_type
 from starpo.ragen.evidence.audit.lineage import lineage
@@ -21,8 +20,9 @@ from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from starpo.tasks.loop.verify import Verification
 from tests.integration.forging import RUN, artifact, forge, manifest_of, verify
+from tests.integration.training import train_run
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 REASON = "what its arms pay is drawn by the clock"
 CLOCK = itertools.count()
@@ -45,7 +45,7 @@ TARGET = f"{__name__}:BanditByTheClock"
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unreplayable") / "store"
     settings = {
         "environment": {"type": TARGET},
@@ -56,7 +56,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
         "agent.max_actions": 1,
         "agent.max_actions_per_turn": 1,
     }
-    starpo(preset("smoke", settings), preset="smoke", store=str(folder), run=RUN)
+    train_run(preset("smoke", settings), store=str(folder), run=RUN)
     return folder
 
 
