@@ -196,13 +196,17 @@ def _update_tokens(stage: StoredStage) -> Iterable[str]:
 
 
 def _update_advantages(stage: StoredStage) -> Iterable[str]:
+    from starpo.ragen.learning.learners.data.paid import with_components
     from starpo.ragen.learning.learners.data.trajectories import assemble
     from starpo.ragen.runs.verify.advantages import advantage_differences
 
     turns, rewards, selection = _training_data(stage)
     kept_share = pc.mean(selection["kept"].cast(pa.float64())).as_py()
     config = stage.config.at(stage.visit.iteration).update
-    return advantage_differences(assemble(turns, rewards, selection), kept_share, config, stage.table("samples"))
+    trajectories = assemble(turns, rewards, selection)
+    if "components" in config.needs:
+        trajectories = with_components(trajectories, rewards)
+    return advantage_differences(trajectories, kept_share, config, stage.table("samples"))
 
 
 def _update_numbers(stage: StoredStage) -> Iterable[str]:
