@@ -4,9 +4,10 @@ import os
 import secrets
 import socket
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import typer
 
@@ -20,7 +21,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def view(
-    run: Annotated[str | None, typer.Argument(help="Run to open. Default: the list of all runs.")] = None,
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Run to open, or several to compare. Default: the list of all runs.")
+    ] = None,
     store: StoreOption = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help=f"Port; 0: any free one. Default: {_PORT}, or a free one.")
@@ -35,13 +38,15 @@ def view(
     import uvicorn
 
     from starpo.ragen.evidence.view.app import application
+    from starpo.ragen.evidence.view.comparing import chosen_names
     from starpo.ragen.evidence.view.guard import Guard
     from starpo.ragen.evidence.view.reading import StoreReader
 
     opened = open_store(store)
     if store is not None:
         opened.expect()
-    if run is not None:
+    names = chosen_names([("run", run) for run in runs]) if runs else []
+    for run in names:
         opened.runs.get(run)
     listener = _listen(host, port)
     number = listener.getsockname()[1]
@@ -50,16 +55,23 @@ def view(
     if address_file is not None:
         with whole_file(address_file) as unfinished:
             unfinished.write_text(f"{address}\n{opened.address}\n")
-    address += f"run/{quote(run, safe='')}" if run is not None else ""
-    say(Console(), f"{opened.url}: {address}{f'?token={token}' if token else ''}\nCtrl-C ends it; runs go on.")
+    address += _page(names, token)
+    say(Console(), f"{opened.url}: {address}\nCtrl-C ends it; runs go on.")
     if browser:
-        webbrowser.open(address if not token else f"{address}?token={token}")
+        webbrowser.open(address)
     config = uvicorn.Config(
         Guard(application(StoreReader(opened)), number, token),
         log_config=None, access_log=False, ws="none", lifespan="off", server_header=False, proxy_headers=False,
         timeout_graceful_shutdown=1,
     )  # fmt: skip
     uvicorn.Server(config).run(sockets=[listener])
+
+
+def _page(runs: Sequence[str], token: str) -> str:
+    """Return path and query of the page to open: all runs, one, or several beside each other."""
+    path = "compare" if len(runs) > 1 else "".join(f"run/{quote(run, safe='')}" for run in runs)
+    query = [("run", run) for run in runs if len(runs) > 1] + [("token", token)] * bool(token)
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

@@ -40,6 +40,12 @@ def test_unknown_run_is_refused(store: Store, monkeypatch, capsys) -> None:
     assert "did you mean sokoban-s0-1a2b3c4d?" in refused(monkeypatch, capsys, "sokobn", "--store", store.url)
 
 
+def test_several_runs_open_compared() -> None:
+    page = importlib.import_module("starpo.flows.cli.view")._page
+    assert [page(runs, "") for runs in ([], ["a/b"], ["a&b", "c"])] == ["", "run/a%2Fb", "compare?run=a%26b&run=c"]
+    assert [page(runs, "t") for runs in (["a"], ["a", "c"])] == ["run/a?token=t", "compare?run=a&run=c&token=t"]
+
+
 def test_missing_store_is_refused(tmp_path: Path, monkeypatch, capsys) -> None:
     assert "nowhere" in refused(monkeypatch, capsys, "--store", str(tmp_path / "nowhere"))
     assert not (tmp_path / "nowhere").exists()
