@@ -16,7 +16,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -29,9 +29,9 @@ import pytest
 
 import starpo
 from starpo.ragen.store import Facts, Store
-from tests.integration.conftest import ACCOUNT, s3_server
+from tests.integration.conftest import ceph
 
-__all__ = ["s3_server"]
+__all__ = ["ceph"]
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 LENGTHS = (100, 300)
 EVALUATED_EVERY = 10
@@ -147,19 +147,17 @@ def test_answers_of_long_runs(store: Store, tmp_path: Path) -> None:
             measure_run(measure, length)
 
 
-def test_answers_from_object_storage(
-    store: Store, tmp_path: Path, s3_server: Callable[..., AbstractContextManager[str]]
-) -> None:
-    with s3_server() as endpoint:
-        account = ACCOUNT | {"AWS_ENDPOINT_URL": endpoint, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-        secret = {"aws_access_key_id": ACCOUNT["AWS_ACCESS_KEY_ID"], "aws_secret_access_key": "a-secret"}
-        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **secret)
-        client.create_bucket(Bucket="benchmark")
-        for file in Path(store.url).rglob("*"):
-            if file.is_file():
-                client.put_object(Bucket="benchmark", Key=f"s/{file.relative_to(store.url)}", Body=file.read_bytes())
-        with serving("s3://benchmark/s", tmp_path, account) as measure:
-            measure_run(measure, LENGTHS[0])
+def test_answers_from_object_storage(store: Store, tmp_path: Path, ceph: dict[str, str]) -> None:
+    """Ceph's gateway, in memory, on the same cores; `python infra/s3/ceph.py install` installs it."""
+    account = ceph | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    secret = {name.lower(): ceph[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    client = boto3.client("s3", endpoint_url=ceph["AWS_ENDPOINT_URL"], region_name="us-east-1", **secret)
+    client.create_bucket(Bucket="benchmark")
+    for file in Path(store.url).rglob("*"):
+        if file.is_file():
+            client.put_object(Bucket="benchmark", Key=f"s/{file.relative_to(store.url)}", Body=file.read_bytes())
+    with serving("s3://benchmark/s", tmp_path, account) as measure:
+        measure_run(measure, LENGTHS[0])
 
 
 def test_list_of_many_runs(store: Store, tmp_path: Path) -> None:

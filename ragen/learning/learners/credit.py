@@ -130,10 +130,11 @@ def assign_credit(
 
 
 def _component_returns(trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
-    """Return of each component of the reward, float64 [B]."""
+    """Return of each component of the reward, float64 [B]; 0 where a trajectory has no such component."""
     paid = [trajectory.component_returns for trajectory in trajectories if isinstance(trajectory, PaidTrajectory)]
     assert len(paid) == len(trajectories), "this estimator needs the components of the reward"
-    return {name: torch.tensor([one[name] for one in paid], dtype=torch.float64) for name in paid[0]}
+    names = dict.fromkeys(name for returns in paid for name in returns)
+    return {name: torch.tensor([returns.get(name, 0.0) for returns in paid], dtype=torch.float64) for name in names}
 
 
 def _marks(trajectories: Sequence[Trajectory], advantage: str) -> Tensor | None:

@@ -197,7 +197,7 @@ function viewer(container, data, batches) {
     const hasLogprobs = member.turns.some((turn) => turn.surprisals.length);
     const isUnused = group.kept === false || (group.kept && !member.valid);
     const lacks = [hasLogprobs ? null : "log-probabilities were not recorded",
-      member.turns.some((turn) => turn.trained) ? null : member.sample ? "this update stored means over the trajectory alone, which stand above" : isUnused ? "the update did not train on it" : "no update on it is stored"];
+      member.turns.some((turn) => turn.trained) ? null : member.sample ? "this update stored means over the trajectory alone, which stand above; with diagnostics.should_store_tokens = true it stores each token's" : isUnused ? "the update did not train on it" : "no update on it is stored"];
     return { trained: member.sample ? { advantage: member.sample.advantage, masked: data.loss_on === "all" ? 0 : null, largest } : isUnused ? { advantage: null, masked: 1, largest } : null, lacks: lacks.filter(Boolean) };
   }
 

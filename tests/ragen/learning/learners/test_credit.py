@@ -10,6 +10,7 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
+from starpo.ragen.learning.learners.data.paid import PaidTrajectory
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.data.trajectories import Segment
 from starpo.ragen.learning.learners.models.scoring import Scores
@@ -230,7 +231,10 @@ def test_shapings_are_applied_in_their_order(make_trajectories):
 
 @pytest.mark.parametrize("name", sorted(set(ADVANTAGES) - {"istar", "otb", "remax"}))
 def test_segmentation_does_not_change_advantages(make_trajectories, name):
-    whole = make_trajectories(4, context="full", num_turns=3)
+    whole = [
+        PaidTrajectory(**vars(trajectory), component_returns={"environment": trajectory.trajectory_return})
+        for trajectory in make_trajectories(4, context="full", num_turns=3)
+    ]
     config = UpdateConfig(advantage=name, gamma=0.9, gae_lambda=0.8, gamma_turn=0.95, lambda_turn=0.7)
     advantages = []
     for trajectories in (whole, [dataclasses.replace(t, segments=by_turn(*t.segments)) for t in whole]):
@@ -240,3 +244,17 @@ def test_segmentation_does_not_change_advantages(make_trajectories, name):
         advantages.append(credit.advantages_N)
     assert advantages[0].any()
     assert torch.equal(*advantages)
+
+
+def test_component_of_some_trajectories_is_zero(make_trajectories):
+    """As in a mixture, of which one part has the component."""
+    trajectories = [
+        PaidTrajectory(**vars(trajectory), component_returns={"environment": trajectory.trajectory_return} | extra)
+        for trajectory, extra in zip(
+            make_trajectories(8), [{"length": -1.0 * n} for n in range(4)] + [{}] * 4, strict=True
+        )
+    ]
+    tokens = ResponseTokens(trajectories)
+    credit = credit_of(trajectories, tokens, UpdateConfig(advantage="gdpo"), torch.zeros(len(tokens)), None, None)
+    assert credit.advantages_N.isfinite().all()
+    assert credit.advantages_N.any()
