@@ -106,7 +106,9 @@ def _compare_gradients(
         return {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0}
 
     def gradient(side: Side) -> np.ndarray:
-        trajectories, kept_share = stored_trajectories(store, side.config, {"checkpoint": base.before, **side.data})
+        trajectories, kept_share = stored_trajectories(
+            store, side.config.needs, {"checkpoint": base.before, **side.data}
+        )
         needed = reference if side.config.needs_first_checkpoint else None
         learner = placement.learner.at(store, base.before, able_to_measure([side.config]), needed)
         return initial_gradient(learner, trajectories, replace(context, kept_share=kept_share)).numpy()

@@ -45,7 +45,7 @@ def _probe(config: UpdateConfig, work: Work, store: Store, placement: ModelPlace
         store, work.inputs["checkpoint"], able_to_measure([config]), work.inputs.get("reference")
     )
     assert work.seed is not None
-    trajectories, kept_share = stored_trajectories(store, config, work.inputs, should_keep_all=True)
+    trajectories, kept_share = stored_trajectories(store, config.needs, work.inputs, should_keep_all=True)
     values: dict[str, float] = {}
     if any(trajectory.num_response_tokens for trajectory in trajectories):  # else all ended in errors
         context = update_context(work.settings, work.seed, kept_share)

@@ -69,9 +69,8 @@ def _measure(
 
     able = able_to_measure(list(configs.values()))
     learner = placement.learner.at(store, work.inputs["checkpoint"], able, work.inputs.get("reference"))
-    # kinds of tokens, if one needs them
-    most = next((objective for objective in configs.values() if "spans" in objective.needs), able)
-    trajectories, kept_share = stored_trajectories(store, most, work.inputs)
+    needs = {need for objective in configs.values() for need in objective.needs}
+    trajectories, kept_share = stored_trajectories(store, needs, work.inputs)
     context = update_context(work.settings, seed=0, kept_share=kept_share)  # no step is taken, so nothing is shuffled
     measurement = measured_objectives(learner, trajectories, context, list(configs.values()))
     table = metrics_table(work.settings["iteration"], STAGE.name, objective_metrics(list(configs), measurement))

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -54,7 +54,7 @@ def run_update(
         ArtifactDamagedError: If a dataset differs from what was written.
     """
     config = update_config(settings)
-    trajectories, kept_share = stored_trajectories(store, config, inputs)
+    trajectories, kept_share = stored_trajectories(store, config.needs, inputs)
     chosen = [trajectory for trajectory in trajectories if (trajectory.turn_weights != 1).any()]
     if chosen and config.search_rows == "refuse":
         raise LearnerError(
@@ -90,7 +90,7 @@ def _warn_of_gap(scored_share: float) -> None:
 
 def stored_trajectories(
     store: Store,
-    objective: ObjectiveConfig,
+    needs: Collection[str],
     inputs: Mapping[str, str],
     *,
     should_keep_all: bool = False,
@@ -99,7 +99,8 @@ def stored_trajectories(
 
     Args:
         store: Store of the datasets.
-        objective: Determines whether token kinds are needed.
+        needs: What the objectives need (`UpdateConfig.needs`): of what is loaded, kinds of tokens and components of the
+            reward.
         inputs: Inputs of the stage `update`.
         should_keep_all: Take every group with a valid trajectory, whatever the filter kept.
 
@@ -116,10 +117,10 @@ def stored_trajectories(
     if should_keep_all:
         is_valid = pc.greater(selection["num_valid"], 0)
         selection = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)
-    spans = _spans(store, inputs) if "spans" in objective.needs else None
+    spans = _spans(store, inputs) if "spans" in needs else None
     kept_share = pc.sum(selection["kept"].cast(pa.int64())).as_py() / max(selection.num_rows, 1)
     trajectories = assemble(turns, rewards, selection, spans, images)
-    return with_components(trajectories, rewards) if "components" in objective.needs else trajectories, kept_share
+    return with_components(trajectories, rewards) if "components" in needs else trajectories, kept_share
 
 
 def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1.0) -> UpdateContext:

@@ -62,7 +62,7 @@ def test_method_costs_little_beyond_grpo(tmp_path: Path, monkeypatch: pytest.Mon
             store.local_folder("checkpoint", checkpoint), checkpoint, store.local_folder("checkpoint", reference)
         )
         started = time.perf_counter()  # includes assembly, in which masks tokenise texts
-        trajectories, kept_share = stored_trajectories(store, update, work.inputs)
+        trajectories, kept_share = stored_trajectories(store, update.needs, work.inputs)
         learner.update(trajectories, update_context(work.settings, work.seed, kept_share))
         return time.perf_counter() - started
 

@@ -168,7 +168,7 @@ def test_prefect_links_page_and_shows_success(shell: Shell, run: str) -> None:
 def test_pages_of_runs_are_served(shell: Shell, run: str) -> None:
     address, store = (shell.folder / "state" / "view.address").read_text().splitlines()
     assert store == str(shell.folder / "store")
-    (row,) = json.load(urllib.request.urlopen(f"{address}runs", timeout=30))
+    (row,) = json.load(urllib.request.urlopen(f"{address}runs", timeout=30))["rows"]
     assert (row["run"], row["state"]) == (run, "completed")
     assert b"StarPO" in urllib.request.urlopen(f"{address}run/{run}", timeout=60).read()
 

@@ -43,7 +43,7 @@ def test_norms_equal_learners_gradients(folder: Path) -> None:
     stages = store.runs.iterations("plain")
     inputs = stages[1]["rollout"] | stages[1]["reward"] | stages[1]["variance_filter"]
     checkpoint, first = stages[0]["update"]["checkpoint"], stages[0]["warm_start"]["checkpoint"]
-    trajectories, kept_share = stored_trajectories(store, config, {"checkpoint": checkpoint, **inputs})
+    trajectories, kept_share = stored_trajectories(store, config.needs, {"checkpoint": checkpoint, **inputs})
     settings = {"iteration": 1, "num_iterations": None, "temperature": 1.0, "max_response_tokens": 64}
     with ModelPlacement() as placement:
         learner = placement.learner.at(store, checkpoint, config, first)
