@@ -33,6 +33,7 @@ from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.stored_episodes import StoredEpisode, StoredEpisodes
 from starpo.ragen.store.artifacts.files import entries_of
+from tests.processes import has_ended
 from tests.ragen.learning.learners.conftest import change, showing
 
 pytest.importorskip("deepspeed", reason="deepspeed is not installed (pip install 'starpo[deepspeed]')")
@@ -364,7 +365,7 @@ def test_ranks_end_with_their_parent():
 def assert_gone(pids: Collection[int]) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        alive = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+        alive = [pid for pid in pids if not has_ended(pid)]
         if not alive:
             return
         time.sleep(0.1)

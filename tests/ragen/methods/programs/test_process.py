@@ -17,6 +17,7 @@ import pytest
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.methods.programs import process
 from starpo.ragen.methods.programs.process import RunningProgram
+from tests.processes import has_ended
 
 
 def run(settings, task=None):
@@ -26,7 +27,7 @@ def run(settings, task=None):
 def gone(pid: int, within_s: float = 5.0) -> bool:
     stop_at = time.monotonic() + within_s
     while time.monotonic() < stop_at:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+        if has_ended(pid):
             return True
         time.sleep(0.01)
     return False
