@@ -134,10 +134,10 @@ def _warning(run: RunRecord, state: RunState | None, recorded: Mapping[int, Stag
     """Return why a run learns nothing; empty if it learns, or is not known to learn nothing."""
     if state is not None and state.warning:
         return state.warning
-    done = [stages for stages in recorded.values() if "variance_filter" in stages]
-    if run.flow != "starpo" or not done or any("update" in stages for stages in recorded.values()):
+    filtered = [stages for stages in recorded.values() if "variance_filter" in stages]
+    if run.flow != "starpo" or not filtered or any("update" in stages for stages in recorded.values()):
         return ""
-    if state is not None and state.status == "running" and len(done) == 1:
+    if state is not None and state.status == "running" and len(filtered) == 1:
         return ""  # its first update may be in progress
-    none = f"nothing is learned: there is no update in {counted(len(done), 'iteration')}"
+    none = f"nothing is learned: there is no update in {counted(len(filtered), 'iteration')}"
     return f"{none}; `starpo diagnose {run.name}` says why"

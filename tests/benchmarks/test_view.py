@@ -69,10 +69,10 @@ def lengthen(played: Store, store: Store, length: int) -> None:
             is_due = iteration % EVALUATED_EVERY == 0 if stage.startswith("evaluate") else iteration < length
             if stage == "warm_start" or not is_due:
                 continue
-            made = {
+            keys_again = {
                 kind: again(played, store, kind, key, iteration) for kind, key in keys.items() if kind != "checkpoint"
             }
-            store.runs.record_stage(run, iteration, stage, made)
+            store.runs.record_stage(run, iteration, stage, keys_again)
     store.runs.set_state(run, "completed", "completed", {"seconds": 480.0})
 
 

@@ -134,11 +134,11 @@ def begun(of_all_workers: Path) -> Callable[..., str]:
     from starpo.tasks.warm_start import warm_start
 
     def begin(folder: Path, settings: dict[str, Any] | None = None) -> str:
-        made = of_all_workers / "begun"
-        with FileLock(f"{made}.lock"):
-            keys = warm_start(preset("smoke", settings or {})).carry_out(Store(str(made)))
+        shared = of_all_workers / "begun"
+        with FileLock(f"{shared}.lock"):
+            keys = warm_start(preset("smoke", settings or {})).carry_out(Store(str(shared)))
         for kind, key in keys.items():
-            shutil.copytree(made / kind / key, folder / kind / key)
+            shutil.copytree(shared / kind / key, folder / kind / key)
         return str(folder)
 
     return begin
@@ -151,8 +151,8 @@ def wheel(of_all_workers: Path) -> Path:
     with FileLock(f"{folder}.lock"):
         if not list(folder.glob("*.whl")):
             _build_wheel(folder)
-    (made,) = folder.glob("*.whl")
-    return made
+    (wheel_file,) = folder.glob("*.whl")
+    return wheel_file
 
 
 def _build_wheel(folder: Path) -> None:

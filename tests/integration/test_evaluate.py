@@ -95,8 +95,8 @@ def test_exported_turns_have_prompts(store: Store, tmp_path: Path) -> None:
     result = starpo.evaluate("solver", "Sokoban", num_prompts=4, store=store.url, quiet=True)
     (run,) = result.sweep.subjects["solver"]
     choice = parse_choice(["return>=1"])
-    done = export_run(Recorded(store, run, panel="sokoban"), "messages", tmp_path / "chats", choice)
-    assert done.num_chosen == 4  # by their returns
+    exported = export_run(Recorded(store, run, panel="sokoban"), "messages", tmp_path / "chats", choice)
+    assert exported.num_chosen == 4  # by their returns
     (file,) = (tmp_path / "chats").glob("*.jsonl")
     chats = [json.loads(line)["messages"] for line in file.read_text(encoding="utf-8").splitlines()]
     later = [chat[2]["content"] for chat in chats if len(chat) > 2]

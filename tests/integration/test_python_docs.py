@@ -53,11 +53,11 @@ def test_page_leads_from_import_to_run(installed: Path, tmp_path: Path, begun: C
     script = work / "page.py"
     *stable, verify = BLOCK.findall(PAGE)
     script.write_text("\n".join([*stable, MODULES, verify, FACTS]))
-    done = subprocess.run(
+    ended = subprocess.run(
         [f"{installed}/bin/python", script.name], cwd=work, env=env, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    *shown, last = done.stdout.splitlines()
+    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
+    *shown, last = ended.stdout.splitlines()
     facts = json.loads(last)
     assert facts["modules"] == [], "a run in this process needs none of them"
     assert facts["file"].startswith(str(installed)), "not the wheel"

@@ -90,14 +90,14 @@ def _with_base(adapter: Path, base: str) -> Path:
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".made-") as temporary:
-        made = Path(temporary) / "made"
+        policy = Path(temporary) / "made"
         links = {file.relative_to(model): file for file in read_files(model)}
         for name, file in {**links, **{Path(name): adapter / name for name in ADAPTER}}.items():
-            (made / name).parent.mkdir(parents=True, exist_ok=True)
-            (made / name).symlink_to(file.resolve())
+            (policy / name).parent.mkdir(parents=True, exist_ok=True)
+            (policy / name).symlink_to(file.resolve())
         shutil.rmtree(folder, ignore_errors=True)  # links to where files were
         with contextlib.suppress(OSError):  # another process was first
-            made.rename(folder)
+            policy.rename(folder)
     return folder
 
 

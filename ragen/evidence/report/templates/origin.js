@@ -8,8 +8,8 @@ const listed = (parts, none) => (parts.length ? parts.flatMap((part, n) => (n ? 
 
 function madeFrom(data, row) {
   return listed(Object.entries(row[INPUTS]).map(([role, key]) => {
-    const made = data.artifacts.find((other) => other[KEY] === key);
-    return [`${role} `, keyOf(key), made ? [" of ", iterationLink(made[AT])] : " (not of this run)"];
+    const source = data.artifacts.find((other) => other[KEY] === key);
+    return [`${role} `, keyOf(key), source ? [" of ", iterationLink(source[AT])] : " (not of this run)"];
   }), "nothing that is stored");
 }
 

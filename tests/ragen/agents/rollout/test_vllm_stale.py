@@ -64,9 +64,9 @@ def engine(monkeypatch: pytest.MonkeyPatch, *, is_stale: bool, **options: object
     modules["vllm.lora.request"].LoRARequest = lambda name, number, path: SimpleNamespace(lora_int_id=number, path=path)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    made = VLLMEngine(max_lora_rank=8, **options)
-    monkeypatch.setattr(made, "_start", lambda folder: FakeVLLM(is_stale=is_stale))
-    return made
+    engine = VLLMEngine(max_lora_rank=8, **options)
+    monkeypatch.setattr(engine, "_start", lambda folder: FakeVLLM(is_stale=is_stale))
+    return engine
 
 
 @pytest.mark.parametrize("options", [{"dtype": "float32"}, {"dtype": "bfloat16"}])

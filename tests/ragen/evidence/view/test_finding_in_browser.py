@@ -192,5 +192,5 @@ def test_uses_in_other_runs_are_found(page: Browser, store: Store) -> None:
     assert requests(page) == []
     page.run("document.querySelector('#viewer .where-from [href*=replay]').click()")
     page.wait_for("location.pathname === '/run/replay' && document.documentElement.dataset.ready")
-    made = page.text("[data-part=Stages] .origin")
-    assert made.startswith("Made with code 012345678901-modified-89abcdef, scene <img src=x> · python 3")
+    origin = page.text("[data-part=Stages] .origin")
+    assert origin.startswith("Made with code 012345678901-modified-89abcdef, scene <img src=x> · python 3")
