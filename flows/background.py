@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +94,14 @@ class Process:
         for member in _unended(family, timeout_s=10):
             _signal(member.kill)
         return True
+
+
+def environments(module: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the pid and the environment variables of each of this user's processes that run a module (`python -m`)."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if module in process.cmdline():
+                yield process.pid, process.environ()
 
 
 def unwritable(path: Path, error: OSError) -> ServerError:

@@ -16,12 +16,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from starpo.flows import view_server
-from starpo.flows.background import Process, ServerError, unwritable
+from starpo.flows.background import Process, ServerError, environments, unwritable
 from starpo.ragen.core.allocator import keeping_freed_memory
 
 START_TIMEOUT_S = 120.0
+_SERVE = "starpo.flows.serve"
 LOCAL_API = "http://127.0.0.1:4200/api"
 
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _SERVER_ENV = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
@@ -108,12 +110,12 @@ def _start(state_dir: str) -> str:
     if not is_healthy(url):
         if server.running() is None:  # else it is starting, or busy runs leave it no core
             address = urlsplit(url)
-            if address.hostname not in ("127.0.0.1", "localhost", "::1"):
+            if address.hostname not in _LOOPBACK:
                 raise ServerError(f"no Prefect server answers at {url}, and only a local one can be started from here")
             server.start(
                 sys.executable, "-m", "prefect", "server", "start",
                 "--host", address.hostname, "--port", str(address.port or 4200),
-                env={**_SERVER_ENV, "PREFECT_API_URL": url},
+                env={**_SERVER_ENV, **_database(state_dir), "PREFECT_API_URL": url},
             )  # fmt: skip
         elif urlsplit(other := (server.environment() or {}).get("PREFECT_API_URL", url)).port != urlsplit(url).port:
             raise ServerError(
@@ -122,6 +124,8 @@ def _start(state_dir: str) -> str:
             )
         _wait(lambda: is_healthy(url), server, f"the Prefect server did not answer at {url}")
     store = Store(Runtime.current().store).address  # absolute: other commands may run in other folders
+    if serve.running() is None:
+        _refuse_another_store(url, store)
     view_server.begin(state_dir, store)
     if serve.running() is None:
         ready = Path(state_dir) / "serve.ready"
@@ -129,9 +133,42 @@ def _start(state_dir: str) -> str:
         retries = {"PREFECT_CLIENT_MAX_RETRIES": os.environ.get("PREFECT_CLIENT_MAX_RETRIES", _RETRIES)}
         # which runs inherit
         env = {**keeping_freed_memory(), **retries, "PREFECT_API_URL": url, "STARPO_STORE": store}
-        serve.start(sys.executable, "-m", "starpo.flows.serve", str(ready), env=env)
+        serve.start(sys.executable, "-m", _SERVE, str(ready), env=env)
         _wait(ready.exists, serve, "the process that serves the deployments did not start")
     return url
+
+
+def _database(state_dir: str) -> dict[str, str]:
+    """Return the settings of the server's database: one of this state folder, unless Prefect's settings name another.
+
+    Servers of two folders would otherwise share the deployments in the user's home, and execute each other's runs.
+    """
+    from prefect.settings import get_current_settings
+
+    settings = get_current_settings()
+    if "home" in settings.model_fields_set or {"connection_url", "driver"} & settings.server.database.model_fields_set:
+        return {}
+    database = Path(state_dir, "prefect.db").absolute()
+    return {"PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{database}"}
+
+
+def _refuse_another_store(url: str, store: str) -> None:
+    """Raise unless the server's flow runs are stored here: any process that serves its deployments may execute them.
+
+    Raises:
+        ServerError: If a process serves the deployments of this server for another store.
+    """
+    for pid, environment in environments(_SERVE):
+        other = environment.get("STARPO_STORE", store)
+        address, served = urlsplit(url), urlsplit(environment.get("PREFECT_API_URL", ""))
+        same_host = address.hostname == served.hostname or {address.hostname, served.hostname} <= _LOOPBACK
+        if same_host and address.port == served.port and other != store:
+            beside = address._replace(netloc=f"{address.hostname}:{(address.port or 4200) + 1}").geturl()
+            raise ServerError(
+                f"the Prefect server at {url} executes runs of another store, {other} (process {pid}), and would store "
+                f"yours there, not in {store}. Start a server of your own with `export PREFECT_API_URL={beside}` and "
+                "the same command; or train without one (`--local`); or stop the other with `starpo down` in its folder"
+            )
 
 
 def serve_again(state_dir: str) -> None:

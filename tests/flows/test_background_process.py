@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
+from prefect.settings import Settings
 
 from starpo.flows import server
 from starpo.flows.background import Process, ServerError
@@ -17,15 +19,20 @@ from starpo.flows.server import LOCAL_API
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
 
+def wait_for(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_inherited_settings_of_runs_are_known(tmp_path):
     assert server.served_environment(str(tmp_path)) is None
     process, begun = Process("serve", tmp_path), tmp_path / "begun"  # until then, a fork of this process
     code = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
     process.start(sys.executable, "-c", code, str(begun), env={"STARPO_STORE": "s3://mine"})
     try:
-        deadline = time.monotonic() + 60
-        while not begun.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(begun.exists)
         assert server.served_environment(str(tmp_path))["STARPO_STORE"] == "s3://mine"
         assert os.getsid(process.running().pid) != os.getsid(0), "it would end with the terminal"
     finally:
@@ -123,13 +130,56 @@ def test_server_elsewhere_named_at_once(tmp_path, monkeypatch):
     code = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
     process.start(sys.executable, "-c", code, str(begun), env={"PREFECT_API_URL": there})
     try:
-        deadline = time.monotonic() + 60
-        while not begun.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(begun.exists)
         with pytest.raises(ServerError, match=f"answers at {here}: .* listens at {there}.*starpo down"):
             server.start(str(tmp_path))
     finally:
         assert process.stop()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_server_of_another_store_refused(tmp_path, monkeypatch, host):
+    """Either folder's process could take the other's runs, and store them where nobody looks for them."""
+    url, ready = "http://127.0.0.1:1/api", tmp_path / "ready"
+    monkeypatch.setattr(server, "is_healthy", lambda _: True)
+    monkeypatch.setattr(server, "api_url", lambda: url)
+    monkeypatch.setattr(server.view_server, "begin", lambda *_: None)
+    monkeypatch.setenv("STARPO_STORE", "/second/store")
+    code = "import pathlib, sys, time; pathlib.Path(sys.argv[-1]).touch(); time.sleep(60)"
+    environment = {**os.environ, "PREFECT_API_URL": f"http://{host}:1/api", "STARPO_STORE": "/first/store"}
+    with subprocess.Popen([sys.executable, "-c", code, "starpo.flows.serve", str(ready)], env=environment) as first:
+        try:
+            wait_for(ready.exists)
+            with pytest.raises(ServerError, match=rf"{url} .* /first/store \(process {first.pid}\).*127.0.0.1:2/api"):
+                server.start(str(tmp_path))
+            monkeypatch.setenv("STARPO_STORE", "/first/store")
+            started: list[str] = []
+            monkeypatch.setattr(Process, "start", lambda process, *_, **__: started.append(process.name))
+            monkeypatch.setattr(server, "_wait", lambda *_: None)
+            server.start(str(tmp_path))
+            assert started == ["serve"], "two folders may share a store"
+        finally:
+            first.kill()
+
+
+def test_servers_of_folders_share_no_database(tmp_path, monkeypatch):
+    """Deployments in one database would be served by both folders' processes."""
+    started: dict[str, dict[str, str]] = {}
+    monkeypatch.setattr(Process, "start", lambda process, *_, env: started.update({process.name: env}))
+    monkeypatch.setattr(server, "is_healthy", lambda _: False)
+    monkeypatch.setattr(server, "api_url", lambda: "http://127.0.0.1:1/api")
+    monkeypatch.setattr(server, "_wait", lambda *_: None)
+    name, used = "PREFECT_SERVER_DATABASE_CONNECTION_URL", {}
+    for home in (None, tmp_path / "home"):
+        with monkeypatch.context() as changed:
+            changed.chdir(tmp_path)  # without the prefect.toml of this repository
+            changed.delenv("PREFECT_HOME", raising=False)
+            if home:
+                changed.setenv("PREFECT_HOME", str(home))
+            changed.setattr("prefect.settings.get_current_settings", Settings)  # read anew
+            server.start(str(tmp_path / "state"))
+        used[home] = started["server"].get(name)
+    assert used == {None: f"sqlite+aiosqlite:///{tmp_path}/state/prefect.db", tmp_path / "home": None}
 
 
 @pytest.mark.ci
