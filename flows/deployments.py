@@ -4,16 +4,21 @@ Each preset is a deployment of the flow `starpo`, and `starpo/custom` takes any 
 run. `ablation/custom` takes any grid and `eval-sweep/custom` any sweep. `audit/hourly` audits the running runs.
 """
 
+import hashlib
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 import yaml  # type: ignore[import-untyped]
 from prefect import Flow
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.deployments.runner import EntrypointType, RunnerDeployment
+from prefect.exceptions import ObjectNotFound
 from prefect.schedules import Cron
 
 from starpo.flows.ablation import ablation
@@ -63,17 +68,18 @@ class Deployed:
         """`flow/deployment`."""
         return f"{self.flow.name}/{self.name}"
 
-    def to_runner(self) -> RunnerDeployment:
+    def to_runner(self) -> "ServedDeployment":
         """Convert to the form that `starpo up` serves."""
         parameters = self.parameters | self.settings
         if not self.cron:
-            return _described(self.flow).model_copy(update={"name": self.name, "parameters": parameters})
+            return _described(self.flow).model_copy(update={"name": self.name, "parameters": parameters}).versioned()
         one_at_a_time = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
         schedule = Cron(self.cron)
-        return RunnerDeployment.from_flow(
+        scheduled = ServedDeployment.from_flow(
             self.flow, self.name, entrypoint_type=_BY_MODULE, parameters=parameters, schedule=schedule,
             concurrency_limit=one_at_a_time,
         )  # fmt: skip
+        return cast(ServedDeployment, scheduled).versioned()
 
     def to_yaml(self) -> dict[str, Any]:
         """Convert to an entry of `prefect.yaml`."""
@@ -90,10 +96,33 @@ class Deployed:
         return entry
 
 
+class ServedDeployment(RunnerDeployment):
+    """A deployment whose version is a digest of it, so that it is sent only to a server that has another version.
+
+    The server checks the schema of all settings, half a second for each deployment.
+    """
+
+    def versioned(self) -> "ServedDeployment":
+        """Return this deployment with its version."""
+        content = self.model_dump_json(exclude={"version"}) + self._parameter_openapi_schema.model_dump_json()
+        versioned = self.model_copy(update={"version": hashlib.sha256(content.encode()).hexdigest()[:12]})
+        versioned._version_from_flow = False  # else Prefect replaces it by the commit, where there is one
+        return versioned
+
+    async def aapply(self, *args: Any, **kwargs: Any) -> UUID:
+        """Register it unless the server has this version; returns its id."""
+        with suppress(ObjectNotFound):
+            async with get_client() as client:
+                registered = await client.read_deployment_by_name(self.full_name)
+            if registered.version == self.version:
+                return registered.id
+        return await super().aapply(*args, **kwargs)
+
+
 @cache
-def _described(flow: Flow[Any, Any]) -> RunnerDeployment:
+def _described(flow: Flow[Any, Any]) -> ServedDeployment:
     """Return the deployment that others of a flow are copied from; deriving the schema takes tenths of a second."""
-    return RunnerDeployment.from_flow(flow, flow.name, entrypoint_type=_BY_MODULE)
+    return cast(ServedDeployment, ServedDeployment.from_flow(flow, flow.name, entrypoint_type=_BY_MODULE))
 
 
 def deployments() -> list[Deployed]:

@@ -41,7 +41,7 @@ def register(name: str | None = None) -> bool:
                 is_whole = False
                 continue
             if not deployed.cron:
-                deployed.to_runner().apply()
+                asyncio.run(deployed.to_runner().aapply())
     return is_whole
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -28,6 +29,16 @@ def test_every_preset_is_a_deployment() -> None:
 def test_a_deployment_carries_its_presets_settings() -> None:
     made = by_name()["starpo/bandit"]
     assert made.to_runner().parameters["config"] == preset("bandit").model_dump(mode="json")
+
+
+def test_version_names_settings_and_schema() -> None:
+    made = by_name()["starpo/bandit"]
+    version = made.to_runner().version
+    assert version == by_name()["starpo/bandit"].to_runner().version
+    changed = replace(made, settings={"config": {**made.settings["config"], "seed": 7}}).to_runner()
+    schema = made.to_runner()
+    schema._parameter_openapi_schema = schema._parameter_openapi_schema.model_copy(update={"required": ["seed"]})
+    assert len({version, changed.version, schema.versioned().version}) == 3
 
 
 def test_form_has_types_bounds_and_meanings() -> None:

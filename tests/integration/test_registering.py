@@ -2,6 +2,7 @@
 
 import pytest
 from prefect.client.orchestration import get_client
+from prefect.deployments.runner import RunnerDeployment
 
 from starpo.flows.background import ServerError
 from starpo.flows.deployments import deployments
@@ -13,12 +14,12 @@ NAME = "starpo/smoke"
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_changed_deployment_is_registered_again() -> None:
+def test_changed_deployment_is_registered_again(monkeypatch: pytest.MonkeyPatch) -> None:
     (made,) = [deployed.to_runner() for deployed in deployments() if deployed.full_name == NAME]
     schema = made._parameter_openapi_schema
     old = schema.model_copy(update={"properties": {**schema.properties, "iterations": {"type": "string"}}})
     made._parameter_openapi_schema = old
-    made.apply()
+    made.versioned().apply()
     with pytest.raises(ServerError, match=rf"asked to run {NAME} and refused \(HTTP 4\d\d\): .*iterations") as refused:
         FlowRun.start(NAME, {"iterations": 3}, "mine")  # refused by the outdated schema
     assert len(str(refused.value).splitlines()) == 1
@@ -28,6 +29,9 @@ def test_changed_deployment_is_registered_again() -> None:
         registered = client.read_deployment_by_name(NAME).parameter_openapi_schema
     assert registered is not None
     assert registered["properties"]["iterations"] == schema.properties["iterations"]
+
+    monkeypatch.setattr(RunnerDeployment, "aapply", lambda *_, **__: pytest.fail("sent again, although unchanged"))
+    assert register(NAME)
 
     begun = FlowRun.start(NAME, {"iterations": 3}, "mine")
     assert [run.id for run in unfinished("mine")] == [begun.id]
