@@ -46,7 +46,7 @@ test: $(VENV)/.installed-test  ## Before every commit: tests without servers, lo
 	$(PYTEST) -n logical --ignore tests/integration --ignore tests/infra --ignore tests/compatibility
 
 test-ci: $(VENV)/.installed-test  ## The others that CI runs: real Prefect, kills, docs, S3, vLLM, training
-	$(PYTEST) -n 3 -m "ci and not gpu and not slow and not benchmark and not thorough"
+	$(PYTEST) -n 3 --durations 40 -m "ci and not gpu and not slow and not benchmark and not thorough"
 
 test-all: $(VENV)/.installed-test  ## Everything without a GPU: also faults of Ray, ranks and vLLM, agent frameworks, suites
 	$(PYTEST) -n 3 -m "not gpu and not slow and not benchmark"

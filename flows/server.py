@@ -20,6 +20,7 @@ from starpo.flows.background import Process, ServerError, environments, unwritab
 from starpo.ragen.core.allocator import keeping_freed_memory
 
 START_TIMEOUT_S = 120.0
+STARTING = "starting the local Prefect server (half a minute the first time)"
 _SERVE = "starpo.flows.serve"
 LOCAL_API = "http://127.0.0.1:4200/api"
 

@@ -12,7 +12,8 @@ def up() -> None:
     console, state_dir = Console(), Runtime.current().state_dir
     was_serving = server.processes(state_dir)[1].running() is not None
     store = Store(Runtime.current().store).address
-    server.start(state_dir)
+    with console.status(server.STARTING):
+        server.start(state_dir)
     if was_serving:
         register()
     say(console, f"Prefect: {server.ui_url()}")

@@ -97,7 +97,7 @@ def start_deployment(
     Raises:
         ServerError: If there is no server and none can be started, or it refuses or fails.
     """
-    with console.status("starting the local Prefect server (about 20 s the first time)"):
+    with console.status(server.STARTING):
         state_dir, store = Runtime.current().state_dir, Store(parameters.get("store", Runtime.current().store)).address
         server.start(state_dir)
     register(deployment)
