@@ -167,7 +167,7 @@ def distilling(**settings: Any) -> UpdateConfig:
 
 
 def test_page_shows_this_teacher() -> None:
-    assert f"```python\n{TEACHER}```" in (ROOT / "docs" / "extend.md").read_text()
+    assert f"```python\n{TEACHER}```" in (ROOT / "docs" / "companions.md").read_text()
 
 
 def test_column_reaches_estimator_and_metrics(policy_folder, teacher_folder, make_trajectories, context, tmp_path):
