@@ -1,7 +1,7 @@
 """Agents of other people's frameworks, unmodified, each in an environment of its own, against the endpoint.
 
 The policy is a script, so that every feature is reached: what is tested is what a framework sends, and whether it
-understands what comes back. docs/programs.md has these cases as a table.
+understands what comes back. docs/endpoint.md has these cases as a table.
 """
 
 import json
