@@ -1,4 +1,4 @@
-"""How often 95% intervals hold the truth: 2,000 simulated measurements of each design (docs/evaluate.md)."""
+"""How often 95% intervals hold the truth: 2,000 simulated measurements of each design (docs/intervals.md)."""
 
 import pytest
 

@@ -5,7 +5,7 @@
 
 Episodes of one state succeed and fail together, so an error over episodes would be too small; Miller 2024, "Adding
 error bars to evals" (Section 2.2). Few clusters have an uncertain error: quantiles are Student's, with G - 1 degrees of
-freedom. docs/evaluate.md has the measured coverage.
+freedom. docs/intervals.md has the measured coverage.
 """
 
 import math
