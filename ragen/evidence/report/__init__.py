@@ -5,8 +5,10 @@ page             `render_report`: ReportData -> one HTML page that needs no netw
 
 audited          `audited`: findings of the audits
 decisions        decisions of the filter on each group
-trajectories     training rollouts in the form of the page
-evaluations      evaluated episodes in the same form
+trajectory       a trajectory in the form of the page
+rollouts         those of a training rollout, by group
+evaluations      evaluated episodes
+groups           rows of stored datasets by group
 chat             what a program and the policy said to each other
 tokens           token boundaries in a recorded text
 images           pictures that prompts showed, each once

@@ -1,15 +1,12 @@
 """Pictures of every state of a trajectory, by replaying its stored actions.
 
 Observations are made for the model and may contain only coordinates; the environment itself can always be drawn. A
-replay is checked against the stored data (state digests of a rollout, observations and return of an evaluated
-episode), so a picture never shows another game.
+replay is checked against the stored digests of states, so a picture never shows another game.
 
     env settings, seeds, executed actions --Environment--> frames of each turn
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from starpo.ragen.core.errors import StarPOError
@@ -20,19 +17,6 @@ from starpo.ragen.envs.make import environment_type, settings_type
 Frame = dict[str, Any]
 """`{"kind": environment type, "text": rows}` in that type's default symbols, `{"kind": "arms", ...}` for the bandit, or
 `{"kind": "text", "text": observation}` for an environment that the page cannot draw."""
-
-
-@dataclass(frozen=True)
-class EpisodeReplay:
-    """A replayed evaluation episode.
-
-    Attributes:
-        frames: The state before each turn and after each of its actions. [turns][actions + 1]
-        rewards: Reward of each action. [turns][actions]
-    """
-
-    frames: list[list[Frame]]
-    rewards: list[list[float]]
 
 
 def read_settings(environment: Mapping[str, Any]) -> EnvironmentSettings:
@@ -74,56 +58,6 @@ def replay_frames(settings: EnvironmentSettings, turns: Sequence[Mapping[str, An
     except StarPOError:
         return None
     return frames
-
-
-def replay_episode(
-    environment: Mapping[str, Any],
-    *,
-    seed: int,
-    dynamics_seed: int,
-    initial_state_digest: str,
-    observations: Sequence[str],
-    actions: Sequence[Sequence[str]],
-    episode_return: float,
-) -> EpisodeReplay | None:
-    """Replay an evaluated episode; as it has no state digests, it is checked by the policy's observations.
-
-    Args:
-        environment: Settings of the environment, from a manifest.
-        seed: Seed of the initial state.
-        dynamics_seed: Seed of the stochastic dynamics.
-        initial_state_digest: Digest of the initial state.
-        observations: Observations before each turn, as the policy saw them. [turns]
-        actions: Actions executed in each turn. [turns][actions]
-        episode_return: Sum of the environment's rewards.
-
-    Returns:
-        The replay; None if the current environment does not reproduce the stored data, fails, or cannot be created on
-        this machine.
-    """
-    frames: list[list[Frame]] = []
-    rewards: list[list[float]] = []
-    try:
-        settings = _played_from(_as_stored(environment), seed)
-        witness, drawn = make(settings), make(_as_drawn(settings))
-        shown_to_policy, _ = witness.reset(seed=seed, dynamics_seed=dynamics_seed)
-        drawn_text, _ = drawn.reset(seed=seed, dynamics_seed=dynamics_seed)
-        if witness.state_digest() != initial_state_digest:
-            return None
-        for observation, executed in zip(observations, actions, strict=True):
-            if shown_to_policy != observation:
-                return None
-            frames.append([_frame(drawn, drawn_text, None, None)])
-            rewards.append([])
-            for action in executed:
-                shown_to_policy, _, _, _, _ = witness.step(action)
-                drawn_text, reward, _, _, _ = drawn.step(action)
-                frames[-1].append(_frame(drawn, drawn_text, action, reward))
-                rewards[-1].append(reward)
-    except StarPOError:
-        return None
-    is_the_same = math.isclose(sum(map(sum, rewards)), episode_return, abs_tol=1e-6)
-    return EpisodeReplay(frames, rewards) if is_the_same else None
 
 
 def _as_stored(environment: Mapping[str, Any]) -> EnvironmentSettings:

@@ -5,7 +5,7 @@ iterations (requested ones, the last, the first, those at which a signal of coll
 others), as many as fit; and episodes of the evaluations, sampled in the same way.
 
     runs/<run> + manifests + metrics, selection -> RunData -> live page
-    RunData + turns, images, rewards, samples, episodes -> ReportData -> report
+    RunData + turns, images, rewards, samples, episodes, episode_turns -> ReportData -> report
 """
 
 from collections import defaultdict
@@ -14,26 +14,21 @@ from dataclasses import dataclass, fields
 from sys import intern
 
 import pyarrow as pa
-from pydantic import ValidationError
 
 from starpo.ragen.agents.evaluation.comparison import PanelDifference
-from starpo.ragen.agents.prompting.transcript import Transcriber
-from starpo.ragen.core.errors import ConfigError, StarPOError
-from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import Cost, cost
 from starpo.ragen.evidence.reading import Missing, Place, Reader, places, side_by_side
-from starpo.ragen.evidence.report.boards import read_settings
 from starpo.ragen.evidence.report.decisions import Decision, read_decisions
 from starpo.ragen.evidence.report.embedding import Embedded, TrajectoryBatch, embed, sampled
 from starpo.ragen.evidence.report.evaluations import read_change, read_evaluation
 from starpo.ragen.evidence.report.failures import Failures, failures_of
 from starpo.ragen.evidence.report.images import read_images
-from starpo.ragen.evidence.report.tokens import TokenLengths
-from starpo.ragen.evidence.report.trajectories import OneGroup, read_outcomes, read_rollout
+from starpo.ragen.evidence.report.rollouts import read_outcomes, read_rollout
+from starpo.ragen.evidence.report.trajectory import TrajectorySource
 from starpo.ragen.learning.control.collapse import RunVerdict, diagnose
 from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.runs.counting import updates_by_iteration
-from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RunRecord, RunState, StageKeys
 from starpo.schemas.manifest import Manifest
@@ -125,33 +120,6 @@ class ReportData(RunData):
     missing: list[Missing]
 
 
-@dataclass(frozen=True)
-class TrajectorySource:
-    """What turns rows of a run's datasets into trajectories for a page.
-
-    Attributes:
-        settings: Of the environment, which draws them; None if it is unknown here.
-        token_lengths: None if no tokenizer of the policy can be read.
-        transcriber: None likewise.
-    """
-
-    settings: EnvironmentSettings | None
-    token_lengths: TokenLengths | None
-    transcriber: Transcriber | None
-
-    @classmethod
-    def of(cls, store: Store, record: RunRecord, iterations: Mapping[int, StageKeys]) -> "TrajectorySource":
-        """Return that of a run."""
-        tokenizer = find_tokenizer(store, checkpoints_of(store, iterations))
-        lengths = TokenLengths(tokenizer.backend_tokenizer) if tokenizer else None
-        transcriber = Transcriber(tokenizer, record.config.get("agent", {})) if tokenizer else None
-        return cls(_drawn_settings(record), lengths, transcriber)
-
-    def rollout(self, reader: Reader, places: Sequence[Place], only: OneGroup | None = None) -> TrajectoryBatch | None:
-        """Read the training trajectories of an iteration; see `read_rollout`."""
-        return read_rollout(reader, places, self.settings, self.token_lengths, self.transcriber, only)
-
-
 def read_run(reader: Reader, record: RunRecord, iterations: Mapping[int, StageKeys]) -> RunData:
     """Read what a run measured and decided, finished or not, intact or damaged; the reader notes what is missing."""
     artifacts = places(iterations)
@@ -217,7 +185,7 @@ def gather(
         for iteration in dict.fromkeys([*wanted, *others]):
             on_batch(f"rollout of iteration {iteration}")
             of_iteration = measured.places_of(iteration)
-            if batch := source.rollout(reader, of_iteration):
+            if batch := read_rollout(reader, of_iteration, source):
                 if iteration == collected[-1]:
                     failures[iteration] = failures_of(iteration, read_outcomes(reader, of_iteration))
                 yield batch
@@ -228,7 +196,8 @@ def gather(
             for place in by_iteration[iteration]:
                 on_batch(f"{place.stage} of iteration {iteration}")
                 manifest = measured.manifests.get(place)
-                if manifest and (batch := read_evaluation(reader, place, manifest)):
+                of_iteration = measured.places_of(iteration)
+                if manifest and (batch := read_evaluation(reader, place, manifest, of_iteration, source)):
                     yield batch
 
     embedded = embed(batches(), max_rollout_bytes, wanted)
@@ -287,13 +256,6 @@ def _first_uses(rollouts: Mapping[int, list[Place]]) -> dict[int, int]:
         iteration: min(first.setdefault(place.key, iteration) for place in of_iteration)
         for iteration, of_iteration in rollouts.items()
     }
-
-
-def _drawn_settings(run: RunRecord) -> EnvironmentSettings | None:
-    try:
-        return read_settings(run.config["environment"])
-    except (KeyError, StarPOError, ValidationError):
-        return None
 
 
 def _check_wanted(run: RunRecord, wanted: Sequence[int], rollouts: Mapping[int, list[Place]]) -> None:

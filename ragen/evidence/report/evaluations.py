@@ -1,13 +1,11 @@
 """Evaluated episodes in the format of the page, the same as for training rollouts.
 
-episodes of one cell -> Batch, or Counts; those of the first and the last checkpoint -> PanelDifference
+episode_turns of one cell, else episodes -> TrajectoryBatch
+episodes -> Counts; those of the first and the last checkpoint -> PanelDifference
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
-
-from pydantic import ValidationError
 
 from starpo.ragen.agents.evaluation.comparison import (
     COUNTED,
@@ -16,19 +14,28 @@ from starpo.ragen.agents.evaluation.comparison import (
     compare_counts,
     counts_by_prompt,
 )
-from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR
 from starpo.ragen.evidence.reading import Place, Reader
-from starpo.ragen.evidence.report.boards import EpisodeReplay, read_settings, replay_episode
 from starpo.ragen.evidence.report.chat import read_messages
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, shortened
+from starpo.ragen.evidence.report.groups import Groups, OneGroup, Row
 from starpo.ragen.evidence.report.images import shown_images
+from starpo.ragen.evidence.report.trajectory import (
+    OUTLINE_COLUMNS,
+    TURN_COLUMNS,
+    ByTurn,
+    TrajectorySource,
+    drawn_settings,
+    outline,
+)
 from starpo.schemas.datasets import ERROR_STATUSES
 from starpo.schemas.manifest import Manifest
 
-Row = dict[str, Any]
 _OF_BASE = "evaluate_base:"
+_ABSENT = "(dataset episode_turns): only their texts and actions can be shown."
+_NO_TOKENIZER = (
+    "Prompts are left out, and tokens stand apart from the text: no checkpoint with the tokenizer is in the store."
+)
 
 
 def read_change(
@@ -73,39 +80,48 @@ def read_counts(reader: Reader, artifacts: Sequence[Place], environment: str, it
     return reader.kept(("counts", place), count)
 
 
-def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> TrajectoryBatch | None:
+def read_evaluation(
+    reader: Reader,
+    place: Place,
+    manifest: Manifest,
+    of_iteration: Sequence[Place],
+    source: TrajectorySource,
+    only: OneGroup | None = None,
+) -> TrajectoryBatch | None:
     """Read all episodes of one cell at one iteration, in panel order, as one group.
 
     Args:
         reader: Reader of the store.
         place: Place of an artifact of kind `episodes`.
         manifest: Its manifest, which has the settings of the environment.
+        of_iteration: Places of the iteration's artifacts.
+        source: Makes trajectories of their rows, once it has these settings.
+        only: A prompt of the panel; episodes from the others are without their turns, which are None. None: all have
+            them.
 
     Returns:
-        The batch; None if the artifact cannot be read.
+        The batch; None if neither the episodes' turns nor the episodes can be read. What is not stored of them is said
+        in the group's `reason`.
     """
-    table = reader.table(place)
-    if table is None:
-        return None
     environment = manifest.settings.get("environment", {})
-    is_chat = environment.get("type") == "program"
-    try:
-        read_settings(environment)
-    except (StarPOError, ValidationError, KeyError):
-        environment = None
-    rows = table.to_pylist()
-    names = episode_names(*([row[column] for row in rows] for column in ("env_seed", "member")))
-    members = [
-        _episode(row, number, name, environment, is_chat)
-        for number, (row, name) in enumerate(zip(rows, names, strict=True))
-    ]
-    images = shown_images(reader, [replace(place, kind="turn_images")] if "images" in manifest.settings else [])
-    for member in members:
-        for number, turn in enumerate(member["turns"]):
-            turn["images"] = [one["image"] for one in images.get((member["id"], number), ())]
+    of_stage = [one for one in of_iteration if one.stage == place.stage]
+    turns = Groups.read(reader, of_stage, "episode_turns", TURN_COLUMNS)
+    if turns is not None:
+        images = shown_images(reader, [one for one in of_stage if one.kind == "turn_images"])
+        source = replace(source, settings=drawn_settings(environment))
+        members = _from_turns(turns, images, source, only)
+        lacks = "" if source.transcriber else _NO_TOKENIZER
+    else:
+        episodes = reader.table(place)
+        if episodes is None:
+            return None
+        members = _from_texts(episodes.to_pylist(), is_chat=environment.get("type") == "program")
+        is_stored = any(one.kind == "episode_turns" for one in of_stage)
+        lacks = f"The turns of these episodes {'cannot be read' if is_stored else 'are not stored'} {_ABSENT}"
     cell = cell_of(place)
-    group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members if m["valid"])}
-    return TrajectoryBatch(place.iteration, cell, [{**group, "reason": "", "members": members}], len(members))
+    success = _mean(member["success"] for member in members if member["valid"])
+    group = {"id": cell, "kept": None, "score": None, "success": success, "reason": lacks, "members": members}
+    return TrajectoryBatch(place.iteration, cell, [group], len(members))
 
 
 def cell_of(place: Place) -> str:
@@ -126,67 +142,80 @@ def episode_names(seeds: Sequence[int], members: Sequence[int]) -> list[str]:
     return [f"p{prompts[seed]:04d}-{member}" for seed, member in zip(seeds, members, strict=True)]
 
 
-def _episode(row: Row, number: int, name: str, environment: dict[str, Any] | None, is_chat: bool) -> Row:
-    actions = [text.split(f" {ACTION_SEPARATOR} ") if text else [] for text in row["actions"]]
-    replay = None
-    if environment is not None:
-        replay = replay_episode(
-            environment,
-            seed=row["env_seed"],
-            dynamics_seed=dynamics_seed(row["env_seed"], row["member"]),
-            initial_state_digest=row["initial_state_digest"],
-            observations=row["observations"],
-            actions=actions,
-            episode_return=row["episode_return"],
-        )
-    return {
-        "id": name,
-        "member": number,
-        "env": row["env"],
-        "seed": str(row["env_seed"]),
-        "state": row["initial_state_digest"],
-        "return": row["episode_return"],
-        "valid": row["status"] not in ERROR_STATUSES,
-        "success": row["success"],
-        "status": row["status"],
-        "errors": row["num_format_errors"],
-        "drawn": replay is not None,
-        "sample": None,
-        "turns": [
-            _turn(observation, response, executed, replay, turn) | {"chat": _chat(observation) if is_chat else None}
-            for turn, (observation, response, executed) in enumerate(
-                zip(row["observations"], row["responses"], actions, strict=True)
-            )
-        ],
+def _from_turns(turns: Groups, images: ByTurn, source: TrajectorySource, only: OneGroup | None) -> list[Row]:
+    """Return episodes from their turns; a group is what was sampled from a prompt."""
+    outlines = turns.select(OUTLINE_COLUMNS)
+    whole = turns.names if only is None else [turns.named(only) or turns.names[0]]
+    members = []
+    for group in turns.names:
+        if group in whole:
+            members += [source.whole(rows, _paid(rows), images) for rows in turns.trajectories(group)]
+        else:
+            members += [outline(rows, _paid(rows)) for rows in outlines.trajectories(group)]
+    return [member | {"sample": None} for member in members]
+
+
+def _paid(rows: Sequence[Row]) -> dict[tuple[str, int], Row]:
+    """Return what the environment paid, in the columns of `rewards`: an evaluation has no other reward."""
+    common = {
+        "trajectory_return": sum(sum(row["action_rewards"]) for row in rows),
+        "is_valid": all(row["status"] not in ERROR_STATUSES for row in rows),
+        "component_names": (),
+        "component_values": (),
     }
+    return {(row["trajectory_id"], row["turn"]): common | {"total": sum(row["action_rewards"])} for row in rows}
 
 
-def _chat(observation: str) -> Row:
-    return {"conversation": None, "messages": read_messages(observation), "remarks": []}
+def _from_texts(episodes: Sequence[Row], *, is_chat: bool) -> list[Row]:
+    """Return episodes without their turns' rows: their texts and actions."""
+    names = episode_names(*([row[column] for row in episodes] for column in ("env_seed", "member")))
+    return [
+        {
+            "id": name,
+            "member": row["member"],
+            "env": row["env"],
+            "seed": str(row["env_seed"]),
+            "state": row["initial_state_digest"],
+            "return": row["episode_return"],
+            "valid": row["status"] not in ERROR_STATUSES,
+            "success": row["success"],
+            "status": row["status"],
+            "errors": row["num_format_errors"],
+            "drawn": False,
+            "sample": None,
+            "turns": [
+                _text_turn(*texts, is_chat=is_chat)
+                for texts in zip(row["observations"], row["responses"], row["actions"], strict=True)
+            ],
+        }
+        for row, name in zip(episodes, names, strict=True)
+    ]
 
 
-def _turn(observation: str, response: str, executed: list[str], replay: EpisodeReplay | None, turn: int) -> Row:
+def _text_turn(observation: str, response: str, actions: str, *, is_chat: bool) -> Row:
     texts = {"observation": shortened(observation), "response": shortened(response)}
-    rewards = replay.rewards[turn] if replay else []
+    executed = actions.split(f" {ACTION_SEPARATOR} ") if actions else []
     return {
         **{name: text for name, (text, _) in texts.items()},
         "cut": {name: num_cut for name, (_, num_cut) in texts.items() if num_cut},
         "think": None,
         "answer": None,
         "prompt": None,
+        "chat": {"conversation": None, "messages": read_messages(observation), "remarks": []} if is_chat else None,
         "ids": [],
         "lengths": None,
         "surprisals": [],
         "named": executed,
         "executed": executed,
-        "rewards": rewards,
+        "rewards": [],
         "components": {},
-        "total": sum(rewards) if replay else None,
+        "total": None,
         "status": None,
         "finish": None,
         "forfeited": 0,
         "left": None,
-        "frames": replay.frames[turn] if replay else [],
+        "images": [],
+        "frames": [],
     }
 
 

@@ -87,7 +87,7 @@ def failures_of(iteration: int, groups: Iterable[Mapping[str, Any]]) -> Failures
 
     Args:
         iteration: Iteration of the rollout.
-        groups: Its groups in the format of the page (`ragen.evidence.report.trajectories`).
+        groups: Its groups in the format of the page (`ragen.evidence.report.rollouts`).
     """
     num_trajectories = num_failed = 0
     counts: dict[str, int] = {}

@@ -32,8 +32,8 @@ from starlette.routing import Route
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import ConfigError, QueryError, StarPOError, one_line
 from starpo.ragen.evidence.report.document import rounded
+from starpo.ragen.evidence.report.groups import OneGroup
 from starpo.ragen.evidence.report.page import page_data, panels_data, plane_of, render_live_page
-from starpo.ragen.evidence.report.trajectories import OneGroup
 from starpo.ragen.evidence.view.compare_page import render_compare
 from starpo.ragen.evidence.view.comparing import choose, chosen_names, compared, version_of
 from starpo.ragen.evidence.view.listing import RunList

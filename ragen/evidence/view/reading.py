@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 from starpo.ragen.agents.evaluation.comparison import Counts
 from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.evidence.reading import Missing, Place, Reader, side_by_side
-from starpo.ragen.evidence.report.data import RunData, TrajectorySource, read_run
+from starpo.ragen.evidence.report.data import RunData, read_run
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, packed_whole
 from starpo.ragen.evidence.report.evaluations import cell_of, read_counts, read_evaluation
+from starpo.ragen.evidence.report.groups import OneGroup
 from starpo.ragen.evidence.report.images import read_images
-from starpo.ragen.evidence.report.trajectories import OneGroup
+from starpo.ragen.evidence.report.rollouts import read_rollout
+from starpo.ragen.evidence.report.trajectory import TrajectorySource
 from starpo.ragen.evidence.run_facts import facts_or_fault, state_facts
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunRecord
@@ -196,7 +198,7 @@ class StoreReader:
             run: Name of the run.
             iteration: Number of updates done before.
             cell: Name of the evaluation; None for the rollout.
-            only: Of a rollout, the group whose members have their turns.
+            only: The group whose members have their turns; of an evaluation, the samples of a prompt.
 
         Raises:
             StoreError: If there is no such run, iteration or evaluation, or it cannot be read.
@@ -230,12 +232,12 @@ class StoreReader:
         self, viewed: ViewedRun, iteration: int, places: list[Place], cell: str | None, only: OneGroup
     ) -> bytes:
         reader, of_iteration = self._reader(), viewed.data.places_of(iteration)
-        batch: TrajectoryBatch | None
+        source = self._source(viewed.data.run, viewed.version)
+        batch: TrajectoryBatch | None = None
         if cell is None:
-            batch = self._source(viewed.data.run, viewed.version).rollout(reader, of_iteration, only)
-        else:
-            manifest = reader.manifest(places[0])
-            batch = read_evaluation(reader, places[0], manifest) if manifest else None
+            batch = read_rollout(reader, of_iteration, source, only)
+        elif manifest := reader.manifest(places[0]):
+            batch = read_evaluation(reader, places[0], manifest, of_iteration, source, only)
         if batch is None:
             raise StoreError("; ".join(missing.reason for missing in reader.missing) or "it cannot be read")
         groups = list(batch.groups)

@@ -20,7 +20,7 @@ class Batches {
   }
 
   // Those of a batch of this run, or of another: {run, iteration, cell}.
-  // The groups of a batch. On a live page, only the members of the one that is wanted have their turns: see `whole`.
+  // The groups of a batch. On a live page, only members of what is wanted have their turns: see `whole`.
   async groups(batch, wanted = {}) {
     const name = `${batch.run ?? ""}/${batch.iteration} ${sourceOf(batch)}`;
     if (!this._opened.has(name)) {
@@ -33,13 +33,14 @@ class Batches {
     return this._opened.get(name);
   }
 
-  // A group whose members have their turns.
-  async whole(batch, group) {
-    if (group.members.some((member) => !member.turns)) {
-      const answer = withTexts(await askFor(batch, { group: group.id }), this._data.images);
-      Object.assign(group, answer.find((one) => one.id === group.id));
+  // A member of a group with its turns, as those that began in the same state have them too.
+  async whole(batch, group, member) {
+    if (!member.turns) {
+      const answer = withTexts(await askFor(batch, { trajectory: member.id }), this._data.images);
+      const whole = new Map(answer.flatMap(({ members }) => members).filter(({ turns }) => turns).map((one) => [one.id, one]));
+      group.members = group.members.map((one) => whole.get(one.id) ?? one);
     }
-    return group;
+    return group.members.find(({ id }) => id === member.id);
   }
 
   // A live page keeps few: the server has them all.
@@ -49,7 +50,7 @@ class Batches {
 }
 
 function askFor({ iteration, cell, run }, { group, trajectory }) {
-  const given = Object.entries({ iteration, source: cell, ...(cell === null ? { group, trajectory } : {}) }).filter(([, value]) => value !== null && value !== undefined);
+  const given = Object.entries({ iteration, source: cell, group, trajectory }).filter(([, value]) => value !== null && value !== undefined);
   return ask(`trajectories?${new URLSearchParams(given)}`, run);
 }
 

@@ -49,15 +49,15 @@ class SameState {
     if (run !== null && !this._data.status) return { reason: `other runs can be shown on the live page: starpo view ${this._data.run}` };
     const batch = run === null ? this._batches.find(iteration, side.batch.cell) : { run, iteration, cell: side.batch.cell };
     if (!batch) return { reason: `iteration ${iteration} of ${sourceOf(side.batch)} is not ${this._data.status ? "stored" : "in this page"}` };
-    let group;
+    const isIt = (m) => m.id === trajectory;
+    let group, member;
     try {
-      group = (await this._batches.groups(batch, { trajectory })).find((g) => g.members.some((m) => m.id === trajectory));
-      if (group) await this._batches.whole(batch, group);
+      group = (await this._batches.groups(batch, { trajectory })).find((g) => g.members.some(isIt));
+      member = group && await this._batches.whole(batch, group, group.members.find(isIt));
     } catch (error) {
       return { reason: error.message };
     }
     if (!group) return { reason: `there is no ${trajectory} at iteration ${iteration}${run === null ? "" : ` of ${run}`}` };
-    const member = group.members.find((m) => m.id === trajectory);
     if (batch === side.batch && member.id === side.member.id) return { reason: null };
     return isSameState(member, side.member) ? { batch, group, member } : { reason: `${trajectory} began in another state` };
   }

@@ -3,7 +3,7 @@
 
 const SPEEDS = { slow: 1200, normal: 600, fast: 200 }; // milliseconds a frame
 
-function player(trajectories, onStep, whyNotDrawn) {
+function player(trajectories, onStep, noPictures) {
   const framesOf = (trajectory, turn) => trajectory.turns[turn]?.frames ?? [];
   const lastTurn = Math.max(...trajectories.map((trajectory) => trajectory.turns.length)) - 1;
   const steps = Array.from({ length: lastTurn + 1 }, (_, turn) => Array.from({ length: Math.max(...trajectories.map((trajectory) => framesOf(trajectory, turn).length)) }, (__, action) => ({ turn, action }))).flat();
@@ -29,7 +29,7 @@ function player(trajectories, onStep, whyNotDrawn) {
     trajectories.forEach((trajectory, side) => {
       const { turn, action, waits } = placeOf(trajectory, steps[at]);
       const frame = framesOf(trajectory, turn)[action];
-      if (!frame) return screens[side].replaceChildren(html("p", { class: "muted" }, whyNotDrawn));
+      if (!frame) return screens[side].replaceChildren(html("p", { class: "muted" }, noPictures[side]));
       const { executed, rewards } = trajectory.turns[turn];
       const said = action ? `${executed[action - 1]} ${signed(rewards[action - 1])}` : executed.length ? "before the first action" : "no action executed";
       screens[side].replaceChildren(board(frame, said));

@@ -109,7 +109,7 @@ function shadeChoice(stage) {
   // `sides`: the turns that are shown and what the update noted of their trajectory, with the reason for what it lacks.
   function offer(sides) {
     turns = sides.flatMap((side) => side.turns);
-    element.hidden = !turns.some((turn) => turn.ids.length); // evaluations keep no tokens
+    element.hidden = !turns.some((turn) => turn.ids.length);
     const names = Object.keys(SHADES).filter((name) => name === "none" || sides.some((side) => hasShade(name, side.turns, side.trained)));
     choice.replaceChildren(...names.map((name) => html("option", { value: name }, SHADES[name].label)));
     choice.value = names.includes(wanted) ? wanted : names[0];

@@ -48,16 +48,16 @@ function viewer(container, data, batches) {
     const batch = batches.find(wanted.iteration, cellOf(wanted));
     if (!batch) return absent(wanted);
     const isOf = (group) => group.members.find((m) => m.id === wanted.trajectory);
-    let groups, group;
+    let groups, group, trajectory;
     try {
       groups = await batches.groups(batch, wanted);
       group = groups.find((g) => (wanted.trajectory ? isOf(g) : g.id === wanted.group)) || groups.find((g) => g.id === wanted.group) || groups[0];
-      await batches.whole(batch, group);
+      trajectory = isOf(group) || group.members[0];
+      if (trajectory) trajectory = await batches.whole(batch, group, trajectory);
     } catch (error) {
       return absent(wanted, error.message);
     }
     if (present !== wanted) return undefined;
-    const trajectory = isOf(group) || group.members[0];
     const side = { batch, group, member: trajectory };
     const other = trajectory && wanted.beside ? await sameState.find(wanted.beside, side) : null;
     if (present !== wanted) return undefined;
@@ -155,12 +155,12 @@ function viewer(container, data, batches) {
     if (other && !other.batch.run) sides.sort((one, next) => one.batch.iteration - next.batch.iteration); // before, then after
     const noted = sides.map((s) => trainedFacts(s, largest));
     const cards = sides.map((s, n) => turnCards(s.member, noted[n], (turn, action) => film?.show(turn, action)));
-    film = player(sides.map((s) => s.member), (n, turn, action) => cards[n].mark(turn, action), `No pictures: ${data.why_not_drawn}.`);
+    film = player(sides.map((s) => s.member), (n, turn, action) => cards[n].mark(turn, action), sides.map(noPictures));
     stage.classList.toggle("pair", other !== null);
     stage.classList.toggle("plain", other === null && film === null);
     const isChat = member.turns.some((turn) => turn.chat);
     stage.replaceChildren(...(other ? pairElements(sides, cards, film, here) : [
-      film ? film.element : isChat ? null : html("p", { class: "muted" }, `No pictures: ${data.why_not_drawn}.`),
+      film ? film.element : isChat || noPictures(side) === group.reason ? null : html("p", { class: "muted" }, noPictures(side)),
       html("div", { class: "turns" }, cards[0].turns)].filter(Boolean)));
     shade.offer(sides.map((s, n) => ({ turns: s.member.turns, ...noted[n] })));
     if (present.turn !== null) {
@@ -171,6 +171,8 @@ function viewer(container, data, batches) {
     offerBeside(side, other, here);
   }
 
+  // Of an episode whose turns are not stored, the texts have no status.
+  const noPictures = ({ group, member }) => (member.turns.some(({ status }) => status) ? `No pictures: ${data.why_not_drawn}.` : group.reason);
   const stageOf = (cell) => (cell.endsWith(OF_BASE_RUN) ? `evaluate_base:${cell.slice(0, -OF_BASE_RUN.length)}` : `evaluate:${cell}`);
   const artifactsOf = ({ iteration, cell }) => data.artifacts.filter((row) => row[AT] === iteration && (cell === null ? row[KIND] === "turns" : row[KIND] === "episodes" && row[STAGE] === stageOf(cell)));
 
@@ -193,11 +195,11 @@ function viewer(container, data, batches) {
   }
 
   // What the update noted of a trajectory as a whole, and why its tokens may lack numbers.
-  function trainedFacts({ group, member }, largest) {
+  function trainedFacts({ batch, group, member }, largest) {
     const hasLogprobs = member.turns.some((turn) => turn.surprisals.length);
     const isUnused = group.kept === false || (group.kept && !member.valid);
     const lacks = [hasLogprobs ? null : "log-probabilities were not recorded",
-      member.turns.some((turn) => turn.trained) ? null : member.sample ? "this update stored means over the trajectory alone, which stand above; with diagnostics.should_store_tokens = true it stores each token's" : isUnused ? "the update did not train on it" : "no update on it is stored"];
+      member.turns.some((turn) => turn.trained) ? null : member.sample ? "this update stored means over the trajectory alone, which stand above; with diagnostics.should_store_tokens = true it stores each token's" : isUnused ? "the update did not train on it" : batch.cell === null ? "no update on it is stored" : "no update trained on it, as it is an evaluation"];
     return { trained: member.sample ? { advantage: member.sample.advantage, masked: data.loss_on === "all" ? 0 : null, largest } : isUnused ? { advantage: null, masked: 1, largest } : null, lacks: lacks.filter(Boolean) };
   }
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from starpo.ragen.agents.evaluation.episodes import fold_episodes
+from starpo.ragen.agents.evaluation.episodes import episode_turns, fold_episodes
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request, Response
@@ -190,9 +190,14 @@ def store_success(store: Store, name: str, iteration: int, put: Any) -> None:
     put("metrics", table, iteration, "evaluate:sokoban", {}, 1.0)
     if iteration in EVALUATED:
         panel = tuple((f"p{prompt:04d}", derive_seed(99, "environment", 0, prompt)) for prompt in range(3))
-        episodes = fold_episodes(play_turns(panel, 1), "sokoban", 0.5)
+        turns = play_turns(panel, 1)
         played = {"environment": SETTINGS.model_dump(mode="json"), "cell": "sokoban", "panel": "0" * 32}
-        put("episodes", episodes, iteration, "evaluate:sokoban", {}, 1.0, values, **played)
+        stored = {
+            "episode_turns": episode_turns(turns, has_tokens=True),
+            "episodes": fold_episodes(turns, "sokoban", 0.5),
+        }
+        for kind, table in stored.items():
+            put(kind, table, iteration, "evaluate:sokoban", {}, 1.0, values, **played)
 
 
 @pytest.fixture(scope="session")

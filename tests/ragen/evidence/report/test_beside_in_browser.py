@@ -150,7 +150,7 @@ def test_first_difference_is_the_parting(page, one, other, turn: int, action: in
 def test_ended_film_stays_at_its_end(page) -> None:
     captions = page.run(
         """
-        const film = player(arguments[0], () => {}, "");
+        const film = player(arguments[0], () => {}, []);
         return [[0, 1], [0, 2], [1, 0], [1, 1]].map(([turn, action]) => {
           film.show(turn, action);
           return [".screen", ".caption"].map((part) => film.element.querySelector(part).textContent).join(" ");

@@ -1,10 +1,8 @@
 import pytest
 
 from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.core.lookup import load
-from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.envs import make
-from starpo.ragen.evidence.report.boards import read_settings, replay_episode, replay_frames
+from starpo.ragen.evidence.report.boards import read_settings, replay_frames
 
 
 def played(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed: int = 9) -> list[dict]:
@@ -90,49 +88,9 @@ def test_unrepeatable_environment_is_not_drawn(change: dict) -> None:
     assert replay_frames(read_settings(SOKOBAN), [turns[0] | change]) is None
 
 
-def episode(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed: int = 9) -> dict:
-    """Evaluated episode as stored, played in an environment with these settings."""
-    environment = make(settings_of(config))
-    observation, _ = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
-    digest, observations, total = environment.state_digest(), [], 0.0
-    for executed in actions:
-        observations.append(observation)
-        for action in executed:
-            observation, reward, _, _, _ = environment.step(action)
-            total += reward
-    return {
-        "seed": seed,
-        "dynamics_seed": dynamics_seed,
-        "initial_state_digest": digest,
-        "observations": observations,
-        "actions": actions,
-        "episode_return": total,
-    }
-
-
-def settings_of(config: dict):
-    return load(ENVIRONMENTS, config["type"]).settings_type.model_validate(config)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"initial_state_digest": "0" * 16},
-        {"observations": ["another", "game"]},
-        {"episode_return": 5.0},
-        {"actions": [["Fly"], []]},
-        {"seed": 4},
-    ],
-)
-def test_unrepeated_episode_is_not_drawn(change: dict) -> None:
-    assert replay_episode(SOKOBAN, **episode(SOKOBAN, [["Up"], ["Up"]]) | change) is None
-
-
 def test_unavailable_environment_is_not_drawn() -> None:
     settings = {"type": "webshop", "folder": "/no/such/folder", "digest": "0" * 16}
     with pytest.raises(StarPOError):
         make(read_settings(settings))
     turns = played(SOKOBAN, [["Up"]])
     assert replay_frames(read_settings(settings), turns) is None
-    episode = {"seed": 1, "dynamics_seed": 1, "initial_state_digest": "0", "observations": [], "actions": []}
-    assert replay_episode(settings, **episode, episode_return=0.0) is None

@@ -6,7 +6,8 @@ import pytest
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.reading import Reader, places
 from starpo.ragen.evidence.report.data import gather
-from starpo.ragen.evidence.report.trajectories import read_rollout
+from starpo.ragen.evidence.report.rollouts import read_rollout
+from starpo.ragen.evidence.report.trajectory import TrajectorySource
 from starpo.ragen.evidence.report.words import embedded_words
 from starpo.ragen.store import Store
 
@@ -67,7 +68,9 @@ def test_rows_may_lie_in_any_order(stored_run: Store) -> None:
     at_first = [place for place in places(stored_run.runs.iterations("hostile")) if place.iteration == 0]
     members = [
         {member["id"]: member["turns"] for group in batch.groups for member in group["members"]}
-        for batch in (read_rollout(kind(stored_run), at_first, None, None, None) for kind in (Reader, Backwards))
+        for batch in (
+            read_rollout(kind(stored_run), at_first, TrajectorySource(None, None, None)) for kind in (Reader, Backwards)
+        )
     ]
     assert members[0] == members[1]
     assert any(len(turns) > 1 for turns in members[0].values())
@@ -89,8 +92,8 @@ def test_evaluated_episodes_embedded_with_boards(data, stored_run: Store) -> Non
     keys = stored_run.runs.iteration("hostile", 2)["evaluate:sokoban"]
     stored = stored_run.read_table("episodes", keys["episodes"]).to_pylist()
     (group,) = unpacked(data.evaluations[1].packed)
-    for row, member in zip(stored, group["members"], strict=True):
-        assert member["id"] == f"p{member['member']:04d}-0"
+    for number, (row, member) in enumerate(zip(stored, group["members"], strict=True)):
+        assert member["id"] == f"p{number:04d}-0"
         assert member["drawn"]
         assert [turn["observation"] for turn in member["turns"]] == row["observations"]
         assert sum(turn["total"] for turn in member["turns"]) == pytest.approx(row["episode_return"])

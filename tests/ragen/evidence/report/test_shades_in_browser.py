@@ -106,6 +106,21 @@ def test_untrained_tokens_are_masked(page, stored_run: Store) -> None:
     assert {tone for tone, _, _ in shades(page, card)} == {"hatched"}
 
 
+def test_evaluated_tokens_are_shaded(page, stored_run: Store) -> None:
+    row = next(
+        row for row in rows(stored_run, 2, "evaluate:sokoban", "episode_turns") if 8 <= len(row["response_ids"]) < 1000
+    )
+    page.go("#iteration=0")
+    page.go(f"#iteration=2&source=sokoban&trajectory={row['trajectory_id']}")
+    card = f".turn[data-turn='{row['turn']}']"
+    assert offered(page) == ["log-probability", "none"]
+    assert page.text(".lacks").endswith("masked or not: no update trained on it, as it is an evaluation.")
+    assert [tone for tone, _, _ in shades(page, card)] == ["depth"] * 8
+    assert [share for _, share, _ in shades(page, card)] == pytest.approx([min(1, n / 6) for n in range(8)], abs=1e-3)
+    assert page.text(f"{card} .prompt summary").startswith("Prompt ")
+    assert page.count(".player input") == 1
+
+
 def test_choice_returns_where_it_is_offered(page, stored_run: Store) -> None:
     with_numbers, without = trained(stored_run, 1), trained(stored_run, 1, is_kept=False)
     opened(page, with_numbers, 1)

@@ -9,8 +9,9 @@ from tokenizers import Tokenizer, decoders, models
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.evidence.reading import Place, Reader, places
 from starpo.ragen.evidence.report import embedding
+from starpo.ragen.evidence.report.rollouts import read_rollout
 from starpo.ragen.evidence.report.tokens import TokenLengths
-from starpo.ragen.evidence.report.trajectories import read_rollout
+from starpo.ragen.evidence.report.trajectory import TrajectorySource
 from starpo.ragen.store import Store
 
 TOKENIZER = make_tokenizer()
@@ -45,7 +46,7 @@ def test_truncated_text_keeps_shown_tokens(stored_run: Store, monkeypatch: pytes
 
     monkeypatch.setattr(embedding, "MAX_TEXT_CHARACTERS", len(shown))
     at_first = [place for place in places(stored_run.runs.iterations("hostile")) if place.iteration == 0]
-    batch = read_rollout(Smiling(stored_run), at_first, None, LENGTHS, None)
+    batch = read_rollout(Smiling(stored_run), at_first, TrajectorySource(None, LENGTHS, None))
     assert batch is not None
     turn = next(iter(batch.groups))["members"][0]["turns"][0]
     assert turn["response"] == shown

@@ -26,10 +26,19 @@ def fetched(page: Browser) -> list[str]:
 
 def test_checkpoints_come_without_their_evaluations(page: Browser, served: str) -> None:
     assert [text.split(" ")[0] for text in page.texts(".checkpoints a")] == ["0", "2", "4"]
-    assert fetched(page) == [f"{served}/run/hostile/trajectories?iteration=4&source=sokoban"]
+    assert fetched(page) == [f"{served}/run/hostile/trajectories?iteration=4&source=sokoban&trajectory=p0001-0"]
     page.follow(".elsewhere .contrast")
     assert page.text(".trajectory-title").endswith("beside that of iteration 0")
-    assert fetched(page)[1:] == [f"{served}/run/hostile/trajectories?iteration=0&source=sokoban"]
+    assert fetched(page)[1:] == [f"{served}/run/hostile/trajectories?iteration=0&source=sokoban&trajectory=p0001-0"]
+    page.follow(".members a:last-child")  # the next prompt, at both checkpoints
+    assert page.text(".trajectory-title").endswith("p0002-0 beside that of iteration 0")
+    assert fetched(page)[2:] == [
+        f"{served}/run/hostile/trajectories?iteration={iteration}&source=sokoban&trajectory=p0002-0"
+        for iteration in (4, 0)
+    ]
+    for side in ("Iteration 0", "Iteration 4"):
+        assert page.count(f".pair .turns[data-side='{side}'] .token") > 0
+        assert page.count(f".pair .turns[data-side='{side}'] .prompt") > 0
 
 
 def test_other_run_is_put_beside(page: Browser, store: Store, served: str) -> None:
@@ -58,7 +67,9 @@ def test_other_run_is_put_beside(page: Browser, store: Store, served: str) -> No
     assert page.text(".parting") == f"They part here: {words[0][part]} against {words[1][part]}"
     page.wait_for("document.querySelector('optgroup[label=other] option') !== null")
     assert page.run("return document.querySelector(arguments[0]).value", CHOICE) == value
-    assert fetched(page)[1:] == [f"{served}/run/other/trajectories?iteration=3&source=sokoban"]
+    assert fetched(page)[1:] == [f"{served}/run/other/trajectories?iteration=3&source=sokoban&trajectory=p0002-0"]
+    words = "The turns of these episodes are not stored"  # of the other run
+    assert page.texts(".screen")[1].startswith(words)
 
 
 @pytest.mark.parametrize(
