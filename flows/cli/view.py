@@ -35,6 +35,8 @@ def view(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
 ) -> None:
     """Look at runs in a browser, live while they train: curves, groups, every trajectory. Nothing is written."""
+    # Arrow's own allocator keeps what each thread has freed: twice the memory. It is chosen when pyarrow is imported.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     import uvicorn
 
     from starpo.ragen.evidence.view.app import application

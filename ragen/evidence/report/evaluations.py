@@ -145,7 +145,7 @@ def episode_names(seeds: Sequence[int], members: Sequence[int]) -> list[str]:
 def _from_turns(turns: Groups, images: ByTurn, source: TrajectorySource, only: OneGroup | None) -> list[Row]:
     """Return episodes from their turns; a group is what was sampled from a prompt."""
     outlines = turns.select(OUTLINE_COLUMNS)
-    whole = turns.names if only is None else [turns.named(only) or turns.names[0]]
+    whole = set(turns.names if only is None else [turns.named(only) or turns.names[0]])
     members = []
     for group in turns.names:
         if group in whole:

@@ -52,7 +52,7 @@ def read_rollout(
     unread = "the filter's decisions cannot be read" if any(place.kind == "selection" for place in places) else ""
     undecided = {"kept": None, "score": None, "success": None, "reason": unread}
     order, outlines = _order(turns, decided), turns.select(OUTLINE_COLUMNS)
-    whole = order if only is None else [turns.named(only) or order[0]]
+    whole = set(order if only is None else [turns.named(only) or order[0]])
 
     def members(group: str) -> list[Row]:
         paid = rewards.by_turn(group) if rewards else {}

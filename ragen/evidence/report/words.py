@@ -45,9 +45,9 @@ def headline(
     if first == last:
         return f"Success {interval(series, name, first)} after {counted(updates.get(first, 0), 'update')}."
     num_updates = updates.get(last, 0) - updates.get(first, 0)
-    done = counted(num_updates, "update")
+    span = counted(num_updates, "update")
     if num_updates != last - first:
-        done += f" ({counted(last - first, 'iteration')})"
+        span += f" ({counted(last - first, 'iteration')})"
     best = max(points, key=lambda point: point[1])
     peak = ""
     if best[1] > end and len(points) > 2:
@@ -58,13 +58,13 @@ def headline(
     ends = interval(series, name, first), interval(series, name, last)
     if change is not None and change.is_apart:
         direction = "rose" if change.mean > 0 else "fell"
-        return f"Success {direction} from {ends[0]} to {ends[1]} in {done}, by {_points(change)}.{peak}"
+        return f"Success {direction} from {ends[0]} to {ends[1]} in {span}, by {_points(change)}.{peak}"
     outcome = (
         "whether it changed is not known, as its episodes cannot be read"
         if change is None
         else f"no change that can be told from chance, {_points(change)}"
     )
-    return f"Success was {ends[0]}, and is {ends[1]} after {done}: {outcome}.{peak}"
+    return f"Success was {ends[0]}, and is {ends[1]} after {span}: {outcome}.{peak}"
 
 
 def _points(change: PanelDifference) -> str:

@@ -3,8 +3,8 @@
 evaluations, of which the columns that identify an episode and say how it ended -> PanelStates -> JSON
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pydantic import ConfigDict
@@ -14,6 +14,9 @@ from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.evidence.reading import Place, hashed_table, places, side_by_side
 from starpo.ragen.evidence.report.evaluations import cell_of, episode_names
 from starpo.ragen.evidence.view.reading import Kept, StoreReader
+
+Row = dict[str, Any]
+T = TypeVar("T")
 
 _MAX_EVALUATIONS = 1_000
 """Evaluations whose outcomes are kept, some kilobytes each."""
@@ -65,19 +68,8 @@ class PanelStates:
             StoreError: If there is no such run, evaluation or episode, or it cannot be read.
         """
         state = self._state_of(run, episode)
-
-        def play(place: Place) -> dict[str, Any] | StarPOError | None:
-            try:
-                return self._played(place, state)
-            except StarPOError as error:
-                return error
-
-        evaluations = self._evaluations_of(run, episode.source)
-        played = list(zip(evaluations, side_by_side(self._store, play, evaluations), strict=True))
-        return {
-            "episodes": [row for _, row in played if isinstance(row, dict)],
-            "unread": [place.iteration for place, row in played if isinstance(row, StarPOError)],
-        }
+        evaluations = {place.iteration: place for place in self._evaluations_of(run, episode.source)}
+        return self._episodes(evaluations, lambda iteration: self._played(evaluations[iteration], state))
 
     def other_runs(self, run: str, episode: EpisodeName) -> dict[str, Any]:
         """Return how the same state was played in each other run that evaluated it, at the nearest checkpoint.
@@ -90,14 +82,10 @@ class PanelStates:
             StoreError: As `checkpoints`.
         """
         state = self._state_of(run, episode)
-        names = [name for name in self._store.runs.names() if name != run]
 
-        def play(name: str) -> dict[str, Any] | StarPOError | None:
+        def play(name: str) -> Row | None:
             fault: StarPOError | None = None
-            try:
-                evaluations = self._evaluations_of(name, episode.source)
-            except StarPOError as error:
-                return error
+            evaluations = self._evaluations_of(name, episode.source)
             for place in sorted(evaluations, key=lambda place: abs(place.iteration - episode.iteration)):
                 try:
                     row = self._played(place, state)
@@ -105,9 +93,22 @@ class PanelStates:
                     fault = error
                 else:  # the panel of a run is the same at each of its checkpoints
                     return {"run": name, **row} if row else None
-            return fault
+            if fault:
+                raise fault
+            return None
 
-        played = list(zip(names, side_by_side(self._store, play, names), strict=True))
+        return self._episodes([name for name in self._store.runs.names() if name != run], play)
+
+    def _episodes(self, names: Collection[T], play: Callable[[T], Row | None]) -> dict[str, Any]:
+        """Return how the state was played wherever it was, and the names of what cannot be read."""
+
+        def attempt(name: T) -> Row | StarPOError | None:
+            try:
+                return play(name)
+            except StarPOError as error:
+                return error
+
+        played = list(zip(names, side_by_side(self._store, attempt, names), strict=True))
         return {
             "episodes": [row for _, row in played if isinstance(row, dict)],
             "unread": [name for name, row in played if isinstance(row, StarPOError)],
@@ -125,7 +126,7 @@ class PanelStates:
                 )
         raise StoreError(f"run {run} has no evaluation {episode.source} at iteration {episode.iteration}")
 
-    def _played(self, place: Place, state: _State) -> dict[str, Any] | None:
+    def _played(self, place: Place, state: _State) -> Row | None:
         """Return how an evaluation played the state; None if its panel does not have it."""
         return next(
             (
@@ -148,7 +149,7 @@ class PanelStates:
         return table
 
 
-def _rows(table: pa.Table) -> Iterator[tuple[_State, dict[str, Any]]]:
+def _rows(table: pa.Table) -> Iterator[tuple[_State, Row]]:
     seeds, members, digests, successes, returns = (table[name].to_pylist() for name in _COLUMNS)
     names = episode_names(seeds, members)
     for seed, member, digest, name, success, value in zip(

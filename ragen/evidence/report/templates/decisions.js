@@ -4,12 +4,12 @@
 const [ITERATION, GROUP, RANK, SCORE, MEAN, SUCCESS, KEPT, REASON] = [0, 1, 2, 3, 4, 5, 6, 7]; // of a decision's row
 
 function decisionsByIteration(decisions) {
-  const found = new Map();
+  const byIteration = new Map();
   for (const row of decisions) {
-    if (!found.has(row[ITERATION])) found.set(row[ITERATION], []);
-    found.get(row[ITERATION]).push(row);
+    if (!byIteration.has(row[ITERATION])) byIteration.set(row[ITERATION], []);
+    byIteration.get(row[ITERATION]).push(row);
   }
-  return found;
+  return byIteration;
 }
 
 function decisionMap(data, embedded) {

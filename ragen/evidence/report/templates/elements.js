@@ -32,9 +32,9 @@ function ticks(low, high, wanted) {
   const rough = (high - low) / wanted;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
-  const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) found.push(Number((n * step).toPrecision(12)));
-  return found;
+  const marks = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) marks.push(Number((n * step).toPrecision(12)));
+  return marks;
 }
 
 const wholeTicks = (end, wanted) => ticks(0, Math.max(1, end), wanted).filter((n) => Number.isInteger(n) && n <= end);

@@ -29,7 +29,7 @@ function finder(container, batches) {
   const bound = (name, label) => html("input", { type: "number", step: "any", "aria-label": label, "data-bound": name });
   const bounds = { iterationLow: bound("iteration-low", "Iteration from"), iterationHigh: bound("iteration-high", "Iteration to"), returnLow: bound("return-low", "Return from"), returnHigh: bound("return-high", "Return to") };
   const order = html("select", { "aria-label": "Order of results" }, Object.keys(ORDERS).map((name) => html("option", { value: name }, name)));
-  const said = html("p", { class: "said", role: "status" }, `${plural(total, "trajectory", "trajectories")} can be searched.`);
+  const status = html("p", { class: "search-status", role: "status" }, `${plural(total, "trajectory", "trajectories")} can be searched.`);
   const results = html("div", { class: "results" });
   let rows = null; // of every trajectory in the page, once they have been read
   let reading = null;
@@ -39,12 +39,12 @@ function finder(container, batches) {
 
   function read() {
     reading ??= (async () => {
-      const found = [];
+      const all = [];
       for (const [n, batch] of batches.all.entries()) {
-        said.textContent = `Reading ${n + 1} of ${batches.all.length} rollouts and evaluations…`;
-        for (const group of await batches.groups(batch)) for (const member of group.members) found.push({ batch, group, member });
+        status.textContent = `Reading ${n + 1} of ${batches.all.length} rollouts and evaluations…`;
+        for (const group of await batches.groups(batch)) for (const member of group.members) all.push({ batch, group, member });
       }
-      rows = found;
+      rows = all;
       if (new Set(rows.map(PART.of)).size > 1) {
         facets.push(PART);
         facetBox.append(html("label", {}, PART.label, selects.get(PART.name)));
@@ -61,18 +61,18 @@ function finder(container, batches) {
   }
 
   async function findText(wanted, mine) {
-    const found = new Map();
+    const places = new Map();
     for (const [n, row] of rows.entries()) {
       if (n % 2000 === 1999) {
-        await new Promise((done) => { setTimeout(done); });
+        await new Promise((resolve) => { setTimeout(resolve); });
         if (mine !== latest) return null;
       }
       for (const [index, turn] of row.member.turns.entries()) {
         const place = [turn.response, turn.observation, turn.executed.join(" || "), turn.status || ""].find((text) => text.toLowerCase().includes(wanted));
-        if (place !== undefined) { found.set(row, { turn: index, place }); break; }
+        if (place !== undefined) { places.set(row, { turn: index, place }); break; }
       }
     }
-    return found;
+    return places;
   }
 
   async function search() {
@@ -80,15 +80,15 @@ function finder(container, batches) {
     const mine = latest;
     await read();
     const wanted = query.value.trim().toLowerCase();
-    const found = wanted ? await findText(wanted, mine) : new Map();
-    if (found === null || mine !== latest) return;
-    hits = found;
+    const places = wanted ? await findText(wanted, mine) : new Map();
+    if (places === null || mine !== latest) return;
+    hits = places;
     const candidates = rows.filter((row) => (!wanted || hits.has(row)) && within(row));
     const passes = (row, but) => facets.every((facet) => facet === but || !selects.get(facet.name).value || facet.of(row) === selects.get(facet.name).value);
     for (const facet of facets) offer(facet, candidates.filter((row) => passes(row, facet)));
     const matching = candidates.filter((row) => passes(row, null)).sort(ORDERS[order.value]);
     const iterations = new Set(matching.map((row) => row.batch.iteration)).size;
-    said.textContent = matching.length ? `${count(matching.length)} of ${plural(rows.length, "trajectory", "trajectories")}, in ${plural(iterations, "iteration")}.` : `None of ${plural(rows.length, "trajectory", "trajectories")}.`;
+    status.textContent = matching.length ? `${count(matching.length)} of ${plural(rows.length, "trajectory", "trajectories")}, in ${plural(iterations, "iteration")}.` : `None of ${plural(rows.length, "trajectory", "trajectories")}.`;
     list(matching, wanted, 0);
     container.dataset.searched = String(mine);
   }
@@ -137,11 +137,11 @@ function finder(container, batches) {
   container.append(
     html("div", { class: "controls" }, html("label", { class: "wide" }, "Text ", query), html("label", {}, "Order ", order), clear),
     facetBox,
-    said, results);
+    status, results);
   facetBox.append(...FACETS.map((facet) => html("label", {}, facet.label, selects.get(facet.name))),
     html("label", {}, "Iterations", html("span", { class: "range" }, bounds.iterationLow, "to", bounds.iterationHigh)), html("label", {}, "Return", html("span", { class: "range" }, bounds.returnLow, "to", bounds.returnHigh)));
-  const seen = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) { seen.disconnect(); search(); } });
-  seen.observe(container); // reading all trajectories takes a moment, so it waits until somebody comes here
+  const observer = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) { observer.disconnect(); search(); } });
+  observer.observe(container); // reading all trajectories takes a moment, so it waits until somebody comes here
 }
 
 function excerpt(text, wanted) {

@@ -16,10 +16,10 @@ async function ask(what, run = data.run) {
 
 function writeStatus(status) {
   const isAtWork = status.state === "running";
-  const done = status.planned ? `${count(status.iterations)} of ${plural(status.planned, "iteration")}` : plural(status.iterations, "iteration");
+  const iterations = status.planned ? `${count(status.iterations)} of ${plural(status.planned, "iteration")}` : plural(status.iterations, "iteration");
   const left = isAtWork && status.seconds_left ? ` · ${lasting(status.seconds_left)} left` : "";
   const line = document.getElementById("activity");
-  const words = [html("span", { class: `pill state ${status.state}` }, status.state), ` ${done}`, isAtWork && status.activity ? ` · ${status.activity}` : "", left];
+  const words = [html("span", { class: `pill state ${status.state}` }, status.state), ` ${iterations}`, isAtWork && status.activity ? ` · ${status.activity}` : "", left];
   line.replaceChildren(...words, status.failure ? html("p", { class: "failure" }, "Failed: ", recorded(status.failure)) : "", status.warning ? html("p", { class: "failure" }, status.warning) : "", status.fault ? html("p", { class: "failure" }, status.fault) : "");
 }
 

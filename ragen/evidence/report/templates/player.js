@@ -31,9 +31,9 @@ function player(trajectories, onStep, noPictures) {
       const frame = framesOf(trajectory, turn)[action];
       if (!frame) return screens[side].replaceChildren(html("p", { class: "muted" }, noPictures[side]));
       const { executed, rewards } = trajectory.turns[turn];
-      const said = action ? `${executed[action - 1]} ${signed(rewards[action - 1])}` : executed.length ? "before the first action" : "no action executed";
-      screens[side].replaceChildren(board(frame, said));
-      captions[side].replaceChildren(html("b", {}, `Turn ${turn}`), ` · ${said}${waits}`, html("br"), html("span", { class: "muted" }, `frame ${at + 1} of ${steps.length}`));
+      const caption = action ? `${executed[action - 1]} ${signed(rewards[action - 1])}` : executed.length ? "before the first action" : "no action executed";
+      screens[side].replaceChildren(board(frame, caption));
+      captions[side].replaceChildren(html("b", {}, `Turn ${turn}`), ` · ${caption}${waits}`, html("br"), html("span", { class: "muted" }, `frame ${at + 1} of ${steps.length}`));
       return onStep(side, turn, action);
     });
     slider.value = at;

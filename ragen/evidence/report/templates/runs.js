@@ -35,9 +35,9 @@ function success(run) {
 
 function progress(run) {
   if (run.iterations === null) return "";
-  const done = run.planned ? `${count(run.iterations)} of ${count(run.planned)}` : count(run.iterations);
+  const iterations = run.planned ? `${count(run.iterations)} of ${count(run.planned)}` : count(run.iterations);
   const updates = run.updates === run.iterations ? null : html("span", { class: "muted" }, `, ${plural(run.updates, "update")}`);
-  return [done, updates, run.activity ? html("div", { class: "muted" }, run.activity, run.seconds_left ? ` · ${lasting(run.seconds_left)} left` : "") : null];
+  return [iterations, updates, run.activity ? html("div", { class: "muted" }, run.activity, run.seconds_left ? ` · ${lasting(run.seconds_left)} left` : "") : null];
 }
 
 function row(run) {

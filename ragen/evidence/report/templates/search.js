@@ -6,7 +6,7 @@ function searcher(container) {
   const input = (name, label, attributes) => html("input", { name, "aria-label": label, autocomplete: "off", spellcheck: "false", ...attributes });
   const choice = (name, label, options) => html("label", {}, label, html("select", { name, "aria-label": label }, Object.entries(options).map(([value, text]) => html("option", { value }, text))));
   const range = (label, low, high, step) => html("label", {}, label, html("span", { class: "range" }, input(low, `${label} from`, { type: "number", step }), "to", input(high, `${label} to`, { type: "number", step })));
-  const said = html("p", { class: "said", role: "status" });
+  const status = html("p", { class: "search-status", role: "status" });
   const results = html("div", { class: "results" });
   const terminal = html("div", {});
   const button = (text, onclick) => html("button", { type: "button", disabled: true, onclick }, text);
@@ -40,7 +40,7 @@ function searcher(container) {
       const hit = hits[at] ?? (await part({ offset: at, limit: 1 })).hits[0];
       window.location.hash = address(hit);
     } catch (error) {
-      said.textContent = error.message;
+      status.textContent = error.message;
     }
   }
 
@@ -50,41 +50,41 @@ function searcher(container) {
       const text = ending === "csv" ? csv([Object.keys(rows[0]), ...rows.map(Object.values)]) : rows.map((row) => `${JSON.stringify(row)}\n`).join("");
       save(fileName(data.run, "hits", ending), ending === "csv" ? "text/csv" : "application/jsonl", text);
     } catch (error) {
-      said.textContent = error.message;
+      status.textContent = error.message;
     }
   }
 
-  function show(found) {
-    ({ hits, num_hits: numHits } = found);
+  function show(answer) {
+    ({ hits, num_hits: numHits } = answer);
     for (const one of ofHits) one.disabled = !numHits;
-    terminal.replaceChildren(found.commands.length ? inTerminal(found.commands) : "");
+    terminal.replaceChildren(answer.commands.length ? inTerminal(answer.commands) : "");
     results.replaceChildren(...hits.slice(0, 100).map(result));
     if (hits.length > 100) results.append(html("button", { type: "button", class: "more", onclick: (click) => { click.target.remove(); results.append(...hits.slice(100).map(result)); } }, `Show ${hits.length - 100} more`));
   }
 
   async function search(event) {
     event.preventDefault();
-    said.textContent = "Searching…";
+    status.textContent = "Searching…";
     given = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
     const mine = given;
     try {
-      const found = await part({});
+      const answer = await part({});
       if (given !== mine) return;
-      show(found);
+      show(answer);
       const shown = hits.length < numHits ? `; the latest ${count(hits.length)} are listed` : "";
-      const unread = found.unread.length ? ` ${plural(found.unread.length, "rollout")} cannot be read: of iteration ${found.unread.slice(0, 5).join(", ")}.` : "";
-      said.textContent = `${count(numHits)} of ${plural(found.num_searched, "trajectory", "trajectories")}${shown}.${unread}`;
+      const unread = answer.unread.length ? ` ${plural(answer.unread.length, "rollout")} cannot be read: of iteration ${answer.unread.slice(0, 5).join(", ")}.` : "";
+      status.textContent = `${count(numHits)} of ${plural(answer.num_searched, "trajectory", "trajectories")}${shown}.${unread}`;
     } catch (error) {
       if (given !== mine) return;
       show(NO_HITS);
-      said.textContent = error.message;
+      status.textContent = error.message;
     }
   }
 
   form.addEventListener("submit", search);
-  form.addEventListener("reset", () => { given = new URLSearchParams(); said.textContent = ""; show(NO_HITS); });
+  form.addEventListener("reset", () => { given = new URLSearchParams(); status.textContent = ""; show(NO_HITS); });
   components.parentElement.addEventListener("focusin", () => components.replaceChildren(...Object.keys(data.metrics).map((name) => /^reward\/component\/(.+)_mean$/.exec(name)?.[1]).filter(Boolean).map((value) => html("option", { value }))));
-  container.append(form, said, terminal, results);
+  container.append(form, status, terminal, results);
 }
 
 const NO_HITS = { hits: [], num_hits: 0, commands: [] };

@@ -118,7 +118,7 @@ def test_missing_tokenizer_is_named(stored_run: Store) -> None:
     assert turn["ids"]
 
 
-def test_text_of_server_has_prompt_without_tokens(stored_run: Store, tmp_path: Path) -> None:
+def test_text_of_server_has_prompt(stored_run: Store, tmp_path: Path) -> None:
     """A server answers with text, and says no log-probs: its prompts are known all the same."""
     keys = stored_run.runs.iteration("hostile", 2)["evaluate:sokoban"]
     turns = stored_run.read_table("episode_turns", keys["episode_turns"]).to_pylist()

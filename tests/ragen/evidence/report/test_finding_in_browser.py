@@ -25,13 +25,13 @@ def find(page, **choices: str) -> str:
         page.put(selector, value)
     page.wait_for(f"Number(document.getElementById('finder').dataset.searched || 0) > {before}")
     page.run("return new Promise((done) => setTimeout(done, 200))")  # typing takes effect after a short delay
-    return page.text(".said")
+    return page.text(".search-status")
 
 
 def test_filters_show_matches_and_count(page, stored_run: Store) -> None:
     page.run("document.getElementById('find').scrollIntoView()")
     page.wait_for("document.getElementById('finder').dataset.searched")
-    assert page.text(".said") == "33 of 33 trajectories, in 5 iterations."
+    assert page.text(".search-status") == "33 of 33 trajectories, in 5 iterations."
     selections = [row for i in range(4) for row in rows(stored_run, i, "variance_filter", "selection")]
     kept = 2 * sum(row["kept"] for row in selections)
     assert f"kept ({kept})" in page.texts("[data-facet=decision] option")
@@ -40,7 +40,7 @@ def test_filters_show_matches_and_count(page, stored_run: Store) -> None:
     assert find(page, advantage="positive").startswith(f"{positive} of 33")
     assert find(page, decision="dropped") == "None of 33 trajectories."
     page.click("#finder .clear")
-    page.wait_for("document.querySelector('.said').textContent.startsWith('33 of 33')")
+    page.wait_for("document.querySelector('.search-status').textContent.startsWith('33 of 33')")
     turns = [row for i in range(4) for row in rows(stored_run, i, "rollout", "turns")]
     wrong = {row["trajectory_id"] for row in turns if row["status"] == "format_error"}
     episodes = [row for i in (0, 2, 4) for row in rows(stored_run, i, "evaluate:sokoban", "episodes")]

@@ -18,7 +18,7 @@ from tests.ragen.evidence.view.test_live_in_browser import open_page, requests
 pytestmark = pytest.mark.ci
 WORDS = ["plain", "", "it's", "a b", "$(id)", "`id`", "!!", "-x;y", "\u00e9\U0001f600"]
 UNSEEN_WORDS = ["a\nb", "\x15id\n", "'\u202e\\'", "\x7f\x9b"]
-SAID = "document.querySelector('#search .said').textContent"
+SAID = "document.querySelector('#search .search-status').textContent"
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def search(page: Browser, **fields: object) -> str:
         page.put(f"#search [name={name}]", str(value))
     page.run("document.querySelector('#search form').requestSubmit()")
     page.wait_for(f"{SAID} !== '' && {SAID} !== 'Searching…'")
-    return page.text("#search .said")
+    return page.text("#search .search-status")
 
 
 def press(page: Browser, label: str) -> None:

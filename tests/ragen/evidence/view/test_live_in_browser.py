@@ -117,5 +117,5 @@ def test_search_opens_what_it_found(browser: Browser, served: str, store: Store,
     )
     browser.put("[name=first]", "99")
     browser.run("document.querySelector('#search form').requestSubmit()")
-    browser.wait_for("document.querySelector('#search .said').textContent.startsWith('0 of 0')")
+    browser.wait_for("document.querySelector('#search .search-status').textContent.startsWith('0 of 0')")
     assert requests(browser) == []
