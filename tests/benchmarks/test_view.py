@@ -93,8 +93,10 @@ def again(played: Store, store: Store, kind: str, key: str, iteration: int) -> s
 
 
 @contextmanager
-def serving(store: str, folder: Path, environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[Measure]:
-    """Serve a store, and yield what measures answers: of a name and addresses."""
+def served(
+    store: str, folder: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[str, psutil.Process]]:
+    """Serve a store, and yield the address and the server."""
     address = folder / "address"
     command = [sys.executable, "-m", "starpo.flows.cli", "view", "--no-browser", "--port", "0", "--store", store]
     server = subprocess.Popen(
@@ -104,7 +106,16 @@ def serving(store: str, folder: Path, environment: Mapping[str, str] = MappingPr
         while not address.exists():
             assert server.poll() is None
             time.sleep(0.05)
-        url, process = address.read_text().splitlines()[0], psutil.Process(server.pid)
+        yield address.read_text().splitlines()[0], psutil.Process(server.pid)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@contextmanager
+def serving(store: str, folder: Path, environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[Measure]:
+    """Serve a store, and yield what measures answers: of a name and addresses."""
+    with served(store, folder, environment) as (url, process):
 
         def spent() -> float:
             return sum(process.cpu_times()[:2])
@@ -124,9 +135,6 @@ def serving(store: str, folder: Path, environment: Mapping[str, str] = MappingPr
             return answer
 
         yield measure
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def measure_run(measure: Measure, length: int) -> None:

@@ -1,0 +1,91 @@
+"""What a page costs while a run trains: memory of its server over minutes, and the time that it takes from training.
+
+pytest -m benchmark tests/benchmarks/test_view_beside_training.py -s
+"""
+
+import json
+import statistics
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import starpo
+from starpo.ragen.store import Store
+from tests.benchmarks.test_view import lengthen, served
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
+SETTINGS = {"evaluation.num_prompts": 16}
+MINUTES = 4
+NUM_ITERATIONS = 100
+NUM_PAIRS = 3
+
+
+def ask(url: str) -> bytes:
+    with urllib.request.urlopen(url) as answer:
+        return answer.read()
+
+
+def follow(url: str, run: str, is_over: threading.Event) -> None:
+    """Ask as a page that follows a run does (`live.js`): its state every second, and what a stage has added."""
+    version, last = "", 0
+    while not is_over.wait(1):
+        try:
+            status = json.loads(ask(f"{url}run/{run}/status"))
+            if status["version"] != version:
+                data = json.loads(ask(f"{url}run/{run}/data?since={max(0, last - 2)}"))
+                version, last = data["version"], data["last_iteration"]
+        except urllib.error.HTTPError:  # it has not begun yet
+            continue
+
+
+def test_memory_over_minutes(tmp_path: Path) -> None:
+    """A store that gets an iteration every two seconds or so, and a server that is asked all the time."""
+    played = starpo.train("smoke", SETTINGS | {"iterations": 1}, store=tmp_path / "played", run="played", quiet=True)
+    store = Store(str(tmp_path / "store"))
+    lengthen(played.store, store, NUM_ITERATIONS)
+    whole = store.runs.iterations(f"of-{NUM_ITERATIONS}")
+    store.runs.create("grows", flow="starpo", preset="smoke", config=store.runs.get(f"of-{NUM_ITERATIONS}").config)
+    with served(store.url, tmp_path) as (url, server):
+        begun, num_asked = time.monotonic(), 0
+        while (seconds := time.monotonic() - begun) < 60 * MINUTES:
+            due = int(seconds / (60 * MINUTES) * NUM_ITERATIONS)
+            for iteration in range(max(store.runs.iterations("grows"), default=-1) + 1, due + 1):
+                for stage, keys in whole[iteration].items():
+                    store.runs.record_stage("grows", iteration, stage, keys)
+                print(f"{iteration:4} iterations, {server.memory_info().rss / 2**20:.0f} MB, {num_asked} requests")
+            rollout, panel = f"iteration={due // 2}", f"iteration={due // 10 * 10}&source=sokoban"
+            pages = ["/status", "/data?since=0", "/panels", "/search?text=Up", ""]
+            for path in (*pages, f"/trajectories?{rollout}", f"/trajectories?{panel}"):
+                ask(f"{url}run/grows{path}")
+                num_asked += 1
+
+
+def test_training_with_page_open(tmp_path: Path) -> None:
+    """Runs with and without a page that follows them, in turn: what the server takes, and how much longer they take."""
+    store = Store(str(tmp_path / "store"))
+    starpo.train("smoke", SETTINGS, store=store.url, run="first", quiet=True)
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    shares: dict[bool, list[float]] = {False: [], True: []}
+    with served(store.url, tmp_path) as (url, server):
+        for number in range(2 * NUM_PAIRS):
+            is_followed, run, is_over = number % 4 in (1, 2), f"run-{number}", threading.Event()
+            page = threading.Thread(target=follow, args=(url, run, is_over))
+            if is_followed:
+                page.start()
+            begun, before = time.monotonic(), sum(server.cpu_times()[:2])
+            again = {"iterations": 12, "rollout.temperature": 1.1 + number / 1000}  # the warm start is found
+            starpo.train("smoke", SETTINGS | again, store=store.url, run=run, quiet=True)
+            seconds[is_followed].append(time.monotonic() - begun)
+            shares[is_followed].append((sum(server.cpu_times()[:2]) - before) / seconds[is_followed][-1])
+            print(f"{'followed' if is_followed else 'alone'}: {seconds[is_followed][-1]:.1f} s")
+            is_over.set()
+            if is_followed:
+                page.join()
+    for is_followed, name in ((False, "alone"), (True, "followed")):
+        print(f"{name}: the server takes {100 * statistics.median(shares[is_followed]):.1f}% of a core")
+    ratios = [followed / alone for followed, alone in zip(seconds[True], seconds[False], strict=True)]
+    print(f"followed / alone: median {statistics.median(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}")
