@@ -104,7 +104,7 @@ def _derived(
         "updates": [
             {"iteration": iteration_of(step.made), "digest": step.digest, "proof": step.proof} for step in derived.steps
         ],
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": time.monotonic() - started,
         "digest": last.digest,
         "original_digest": last.original_digest,
         "proof": last.proof,

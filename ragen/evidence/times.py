@@ -45,9 +45,9 @@ def times_of(store: Store, run: str) -> list[dict[str, Any]]:
         {
             "stage": stage,
             "times": len(series),
-            "seconds": round(median(series.values()), 3),
-            "total": round(total, 3),
-            "share": round(total / everything, 3),
+            "seconds": median(series.values()),
+            "total": total,
+            "share": total / everything,
         }
         for group in (seconds, parts)
         for stage, series in sorted(group.items(), key=lambda of_stage: -sum(of_stage[1].values()))
