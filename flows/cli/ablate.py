@@ -9,6 +9,7 @@ import typer
 
 from starpo.flows.ablation_plan import AblationPlan, is_finished, plan_ablation
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
+from starpo.flows.console.documents.studies import PlannedAblation, PlannedRun, Undecided
 from starpo.flows.console.follow import FINAL
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.studies import Look, print_asked_result, print_known, run_study
@@ -98,20 +99,19 @@ def _print_plan(plan: AblationPlan, store: Store, as_json: bool) -> None:
         for metric, iteration in of_run.assumed.items():
             unknown.setdefault(metric, []).append(iteration)
     decided = [
-        {"metric": metric, "runs": len(iterations), "first_iteration": min(iterations)}
+        Undecided(metric=metric, runs=len(iterations), first_iteration=min(iterations))
         for metric, iterations in unknown.items()
     ]
     stops = {run: of_run.stops for run, of_run in plans.items() if of_run.stops is not None}
     if as_json:
         print_json(
-            {
-                "name": plan.name, "store": store.url, "stages": len(stages), "stored": totals["stored"],
-                "new": totals["new"], "new_by_stage": dict(new), "runs": rows, "decided_by_data": decided,
-                "stops": stops,
-            }
+            PlannedAblation(
+                name=plan.name, store=store.url, stages=len(stages), stored=totals["stored"], new=totals["new"],
+                new_by_stage=dict(new), runs=rows, decided_by_data=decided, stops=stops,
+            )
         )  # fmt: skip
         return
-    print_rows(_by_cell(rows), False, f"{plan.name}: {counted(len(rows), 'run')}", "no run")
+    print_rows(_by_cell(rows), f"{plan.name}: {counted(len(rows), 'run')}", "no run")
     console = Console()
     say(console, f"{len(stages)} different stages: {totals['stored']} are stored, {totals['new']} are new")
     say(
@@ -123,14 +123,14 @@ def _print_plan(plan: AblationPlan, store: Store, as_json: bool) -> None:
     for row in decided:
         say(
             console,
-            f"{row['metric']} decides what comes next and is not measured yet (in {row['runs']} runs, from iteration "
-            f"{row['first_iteration']} on): the plan assumes nothing unusual",
+            f"{row.metric} decides what comes next and is not measured yet (in {row.runs} runs, from iteration "
+            f"{row.first_iteration} on): the plan assumes nothing unusual",
         )
     for run, reason in stops.items():
         say(console, f"{run} stops early, according to its stored data: {reason}")
 
 
-def _plan_rows(store: Store, plan: AblationPlan, plans: dict[str, RunPlan]) -> list[dict[str, Any]]:
+def _plan_rows(store: Store, plan: AblationPlan, plans: dict[str, RunPlan]) -> list[PlannedRun]:
     """Return one row per run: how many of its stages are stored, new, and new but shared with an earlier run."""
     listed: set[Work] = set()
     rows = []
@@ -138,23 +138,31 @@ def _plan_rows(store: Store, plan: AblationPlan, plans: dict[str, RunPlan]) -> l
         of_run = plans[run.name]
         first = {stage for stage in of_run.new if stage not in listed}
         listed |= first
-        counts = {"stored": len(of_run.stored), "shared": len(of_run.new) - len(first), "new": len(first)}
-        finished = is_finished(store, of_run)
-        facts = {"cell": run.cell.label, "seed": run.seed, "run": run.name, "is_finished": finished}
-        rows.append({**facts, "stages": len(of_run.stages), **counts})
+        rows.append(
+            PlannedRun(
+                cell=run.cell.label,
+                seed=run.seed,
+                run=run.name,
+                is_finished=is_finished(store, of_run),
+                stages=len(of_run.stages),
+                stored=len(of_run.stored),
+                shared=len(of_run.new) - len(first),
+                new=len(first),
+            )
+        )
     return rows
 
 
-def _by_cell(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _by_cell(rows: list[PlannedRun]) -> list[dict[str, Any]]:
     """Sum the rows of a plan over the seeds of each cell."""
-    cells: dict[str, list[dict[str, Any]]] = {}
+    cells: dict[str, list[PlannedRun]] = {}
     for row in rows:
-        cells.setdefault(row["cell"], []).append(row)
+        cells.setdefault(row.cell, []).append(row)
     return [
         {
             "cell": cell,
-            "finished": f"{sum(row['is_finished'] for row in runs)}/{len(runs)}",
-            **{name: sum(row[name] for row in runs) for name in ("stages", "stored", "shared", "new")},
+            "finished": f"{sum(row.is_finished for row in runs)}/{len(runs)}",
+            **{name: sum(getattr(row, name) for row in runs) for name in ("stages", "stored", "shared", "new")},
         }
         for cell, runs in cells.items()
     ]

@@ -7,6 +7,8 @@ from rich.text import Text
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store
 from starpo.flows.console.answers import json_rows
+from starpo.flows.console.documents.analysis import AuditFinding, AuditName
+from starpo.flows.console.listing import print_records
 from starpo.flows.console.table import cell, print_table
 from starpo.flows.console.terminal import Console, print_json
 from starpo.ragen.core.registry import AUDITS
@@ -47,8 +49,7 @@ def audit(
                     ((_, finding),) = run_audits(database, [name])
                 findings[name] = finding
     if as_json:
-        facts = [{"audit": name, **finding_json(finding)} for name, finding in findings.items()]
-        print_json(facts)
+        print_json([_document(name, finding) for name, finding in findings.items()])
     else:
         console.print(verdict(findings), style="bold")
         for name, finding in serious_first(findings):
@@ -57,24 +58,20 @@ def audit(
         raise typer.Exit(1)
 
 
-def finding_json(finding: Finding) -> dict[str, Any]:
-    """Return a finding as JSON-compatible types, with all its rows."""
-    return {
-        "title": finding.title,
-        "severity": finding.severity,
-        "summary": finding.summary,
-        "meaning": finding.meaning,
-        "rows": list(json_rows(finding.table.to_batches())),
-    }
+def _document(name: str, finding: Finding) -> AuditFinding:
+    return AuditFinding(
+        audit=name,
+        title=finding.title,
+        severity=finding.severity,
+        summary=finding.summary,
+        meaning=finding.meaning,
+        rows=list(json_rows(finding.table.to_batches())),
+    )
 
 
 def print_audits(as_json: bool) -> None:
     """Print the named audits and what each checks."""
-    rows = [{"audit": name, "about": about(name)} for name in AUDITS]
-    if as_json:
-        print_json(rows)
-        return
-    print_table(Console(), rows)
+    print_records([AuditName(audit=name, about=about(name)) for name in AUDITS], as_json, "audits")
 
 
 def _print_finding(name: str, finding: Finding, console: Console, limit: int) -> None:

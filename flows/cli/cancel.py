@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from starpo.flows.background import ServerError
-from starpo.flows.cli.options import RunArgument, StoreOption, open_store
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.documents.training import Cancellation
 from starpo.flows.console.follow import POLL_S
-from starpo.flows.console.terminal import Console, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.flow_run import FlowRun, unfinished
 from starpo.flows.server import served_environment
 from starpo.ragen.config.runtime import Runtime
@@ -28,18 +29,29 @@ class CancelError(StarPOError):
     """A run could not be cancelled."""
 
 
-def cancel(run: RunArgument, store: StoreOption = None) -> None:
+_WORDS = {
+    "cancelled": "run {} is cancelled; what it stored is kept, and the same settings continue it",
+    "finished before": "run {} finished before it could be cancelled",
+    "not running": "run {} is not running ({}): there is nothing to cancel",
+}
+
+
+def cancel(run: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Stop a running or waiting run, ablation or sweep; what it stored is kept."""
-    cancel_run(open_store(store), run, Console())
+    done = cancel_run(open_store(store), run, Console(stderr=as_json))
+    if as_json:
+        print_json(done)
+    else:
+        say(Console(), _WORDS[done.outcome].format(run, done.state))
 
 
-def cancel_run(store: Store, run: str, console: Console) -> None:
+def cancel_run(store: Store, run: str, console: Console) -> Cancellation:
     """Stop a run.
 
     Args:
         store: Where the run is stored; ablations and sweeps are known only to Prefect.
         run: The run's name.
-        console: Console for the outcome.
+        console: Console for the progress.
 
     Raises:
         StoreError: If neither the store nor Prefect has such a run.
@@ -52,17 +64,16 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
     is_known = store.runs.find(run) is not None
     stoppable = [FlowRun(flow_run.id) for flow_run in flow_runs if flow_run.deployment_id is not None]
     if stoppable:
-        _cancel(store, run, stoppable, console, is_known=is_known)
-    elif not is_known:
+        return _cancel(store, run, stoppable, console, is_known=is_known)
+    if not is_known:
         _refuse_unknown(store, run, silence)
-    elif store.runs.is_running(run):
+    if store.runs.is_running(run):
         why = "as part of another flow run, such as an ablation: cancel that" if flow_runs else "outside Prefect"
         why += f", as far as is known: {silence}" if silence else ""
         raise CancelError(f"run {run} is running, {why}. Its process is {store.runs.process(run)}")
-    else:
-        state = store.runs.state(run)
-        status = "interrupted" if state is None or state.status == "running" else state.status
-        say(console, f"run {run} is not running ({status}): there is nothing to cancel")
+    state = store.runs.state(run)
+    status = "interrupted" if state is None or state.status == "running" else state.status
+    return Cancellation(run=run, outcome="not running", state=status)
 
 
 def _writes_to(store: Store, parameters: dict[str, Any]) -> bool:
@@ -72,7 +83,7 @@ def _writes_to(store: Store, parameters: dict[str, Any]) -> bool:
     return address is None or Store(address).address == store.address
 
 
-def _cancel(store: Store, run: str, flow_runs: Sequence[FlowRun], console: Console, *, is_known: bool) -> None:
+def _cancel(store: Store, run: str, flow_runs: Sequence[FlowRun], console: Console, *, is_known: bool) -> Cancellation:
     for flow_run in flow_runs:
         flow_run.cancel()
     deadline = time.monotonic() + _PATIENCE_S
@@ -89,12 +100,12 @@ def _cancel(store: Store, run: str, flow_runs: Sequence[FlowRun], console: Conso
                 )
             time.sleep(POLL_S)
     if all(outcome is not None and outcome.status == "completed" for outcome in outcomes):
-        say(console, f"run {run} finished before it could be cancelled")
-        return
+        return Cancellation(run=run, outcome="finished before", state="completed" if is_known else None)
     state = store.runs.state(run) if is_known else None
     if is_known and (state is None or state.status != "completed"):  # a restarted run may be complete
         store.runs.set_state(run, "cancelled", _CANCELLED)
-    say(console, f"run {run} is cancelled; what it stored is kept, and the same settings continue it")
+        state = store.runs.state(run)
+    return Cancellation(run=run, outcome="cancelled", state=state.status if state else None)
 
 
 def _refuse_unknown(store: Store, run: str, silence: str) -> None:

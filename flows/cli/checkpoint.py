@@ -8,6 +8,7 @@ import typer
 
 from starpo.flows.api.checkpoint_export import export_checkpoint
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.documents.recomputing import CheckpointFolder, CheckpointRow
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.agents.policy.initial_states import FILE
@@ -50,7 +51,7 @@ def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
     """Print all checkpoints of a run: which are kept, and whether the others can be derived."""
     checkpoints = survey(store, run)
     if as_json:
-        print_json([{**vars(checkpoint), "is_available": checkpoint.obstacle is None} for checkpoint in checkpoints])
+        print_json([CheckpointRow(**vars(each), is_available=each.obstacle is None) for each in checkpoints])
         return
     rows = [
         {
@@ -83,7 +84,7 @@ def print_checkpoint(store: Store, run: str, number: int, output: Path | None, a
     """
     facts = export_checkpoint(store, run, number, output)
     if as_json:
-        print_json(facts)
+        print_json(CheckpointFolder(**facts))
         return
     console = Console()
     for line in _lines(facts):
@@ -97,7 +98,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     else:
         at = facts["from_key"] if facts["from_iteration"] is None else f"checkpoint {facts['from_iteration']}"
         updates = counted(len(facts["updates"]), "update")
-        yield f"derived from {at}, the nearest one kept, by {updates} in {facts['seconds']} s"
+        yield f"derived from {at}, the nearest one kept, by {updates} in {facts['seconds']:.1f} s"
         yield _PROOFS[facts["proof"]]
     yield f"digest  {facts['digest']}"
     yield f"folder  {facts['folder']}"

@@ -33,6 +33,7 @@ _HERE = {
     "Studies": (),
     "Stores and files": ("store",),
     "Server": ("up", "down"),
+    "For coding agents": ("skill", "schema"),
 }
 _OF_ROOMS = declared("commands")
 

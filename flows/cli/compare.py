@@ -7,6 +7,7 @@ import typer
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.comparing import compared, difference_rows, remarks, success_rows, table_rows
+from starpo.flows.console.documents.measuring import ComparedRuns, RunBeside
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.terminal import Console, print_json, say
@@ -32,24 +33,19 @@ def compare(
     comparisons = compared(opened, records)
     differing = differing_settings(records)
     if as_json:
-        facts = [
-            {
-                **one.facts,
-                "success_best": one.best,
-                "difference": one.difference and one.difference.model_dump(),
-                "words": one.words,
-            }
+        beside = [
+            RunBeside(**one.facts, success_best=one.best, difference=one.difference, words=one.words)
             for one in comparisons
         ]
-        print_json({"runs": facts, "settings": differing})
+        print_json(ComparedRuns(runs=beside, settings=differing))
     else:
-        print_rows(success_rows(comparisons), False, "success by run", "")
+        print_rows(success_rows(comparisons), "success by run", "")
         if len(comparisons) > 1:
-            print_rows(difference_rows(comparisons), False, f"last success minus that of {records[0].name}", "")
+            print_rows(difference_rows(comparisons), f"last success minus that of {records[0].name}", "")
         for remark in remarks(comparisons):
             say(Console(), remark)
         by_setting = [{"setting": path, **values} for path, values in differing.items()]
-        print_rows(by_setting, False, "settings that differ", "no setting differs")
+        print_rows(by_setting, "settings that differ", "no setting differs")
     if output is None:
         return
     form = output.suffix.lower().removeprefix(".")

@@ -1,7 +1,6 @@
 """`starpo diagnose`: whether a run is collapsing, and whether its reasoning depends on the prompt."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +8,7 @@ import typer
 
 from starpo.flows.api.diagnosis import Diagnosis, diagnose_run
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.documents.measuring import DiagnosedRun
 from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
@@ -46,7 +46,7 @@ def diagnose(
     with progress_bar("probing", COUNTED) as show:
         diagnosis = diagnose_run(opened, run, every, with_gradients, show)
     if as_json:
-        print_json(_facts(diagnosis))
+        print_json(_document(diagnosis))
     else:
         _print(Console(), diagnosis)
     if output is not None:
@@ -117,17 +117,17 @@ def _short(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}"
 
 
-def _facts(diagnosis: Diagnosis) -> dict[str, Any]:
+def _document(diagnosis: Diagnosis) -> DiagnosedRun:
     reasoning = {name: series for name, series in diagnosis.series.items() if name.startswith("reasoning/")}
-    return {
-        "run": diagnosis.run,
-        "status": diagnosis.verdict.status,
-        "signals": [asdict(signal) for signal in diagnosis.verdict.signals],
-        "halved_at": fall(diagnosis.series.get(SUCCESS, {})),
-        "probes": [asdict(point) for point in diagnosis.points],
-        "reasoning": reasoning,
-        "gradients": measured(diagnosis.series),
-        "num_computed": diagnosis.num_computed,
-        "num_failed": diagnosis.num_failed,
-        "not_computed": diagnosis.not_computed,
-    }
+    return DiagnosedRun(
+        run=diagnosis.run,
+        status=diagnosis.verdict.status,
+        signals=list(diagnosis.verdict.signals),
+        halved_at=fall(diagnosis.series.get(SUCCESS, {})),
+        probes=diagnosis.points,
+        reasoning=reasoning,
+        gradients=measured(diagnosis.series),
+        num_computed=diagnosis.num_computed,
+        num_failed=diagnosis.num_failed,
+        not_computed=diagnosis.not_computed,
+    )

@@ -2,17 +2,22 @@
 
 from starpo.flows import server
 from starpo.flows.abandoned import crash_abandoned
-from starpo.flows.console.terminal import Console, say
+from starpo.flows.cli.options import JsonOption
+from starpo.flows.console.documents.training import Stopped
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.flow_run import unfinished
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StarPOError
 
 
-def down() -> None:
+def down(as_json: JsonOption = False) -> None:
     """Stop what `up` started, including active runs; what they stored is kept."""
     console, state_dir = Console(), Runtime.current().state_dir
     ended = _at_work(state_dir)
     stopped = server.stop(state_dir)
+    if as_json:
+        print_json(Stopped(stopped=stopped, runs=ended))
+        return
     say(console, f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     if ended:
         say(console, f"active runs stopped: {', '.join(ended)}")

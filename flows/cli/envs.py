@@ -5,7 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from starpo.flows.cli.options import JsonOption
+from starpo.flows.console.documents.settings import EnvironmentRow
 from starpo.flows.console.listing import print_rows
+from starpo.flows.console.terminal import print_json
 from starpo.ragen.core.errors import CallLimitError, MissingPackageError, RegistryError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.check import check as check_environment
@@ -45,7 +47,10 @@ def envs(
             "findings": [],
         }
         rows.append({"name": name, "type": one.type, "about": one.description} | (unchecked if check else {}))
-    print_rows(rows if as_json else [_shown(row) for row in rows], as_json, "environments", "")
+    if as_json:
+        print_json([EnvironmentRow(**row) for row in rows])
+    else:
+        print_rows([_shown(row) for row in rows], "environments", "")
     if any(row.get("findings") for row in rows):
         raise typer.Exit(1)
 

@@ -9,7 +9,8 @@ import typer
 
 from starpo.flows.api.evaluation import Evaluation, carry_out, read_evaluation
 from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_store, parse_overrides, stoppable
-from starpo.flows.console.listing import print_rows
+from starpo.flows.console.documents.studies import EvaluationRow, PlannedEvaluation, PlannedPanel
+from starpo.flows.console.listing import print_records
 from starpo.flows.console.pages import check_output
 from starpo.flows.console.studies import RESULT_FORMS, print_result, write_result
 from starpo.flows.console.terminal import Console, print_json, say
@@ -71,7 +72,7 @@ def evaluate(
     opened = open_store(store)
     studies = Sweeps(opened.url)
     if list_:
-        print_rows([{"evaluation": known} for known in studies.names()], as_json, "results", "no result")
+        print_records([EvaluationRow(evaluation=known) for known in studies.names()], as_json, "results", "no result")
         return
     if result is not None:
         _show(studies, result, as_json, output)
@@ -118,29 +119,29 @@ def _print_plan(store: Store, evaluation: Evaluation, as_json: bool) -> None:
         checkpoints.setdefault((cell.run, cell.environment), []).append(cell.iteration)
     missing = Counter((planned.cell.run, planned.cell.environment) for planned in plan.missing)
     rows = [
-        {
-            "subject": run,
-            "environment": environment,
-            "checkpoints": len(set(iterations)),
-            "cells": len(iterations),
-            "stored": len(iterations) - missing[run, environment],
-            "missing": missing[run, environment],
-        }
+        PlannedPanel(
+            subject=run,
+            environment=environment,
+            checkpoints=len(set(iterations)),
+            cells=len(iterations),
+            stored=len(iterations) - missing[run, environment],
+            missing=missing[run, environment],
+        )
         for (run, environment), iterations in checkpoints.items()
     ]
     dropped, num_stored = plan.dropped(store), len(plan.cells) - len(plan.missing)
     if as_json:
         print_json(
-            {
-                "name": plan.name, "store": store.url, "cells": len(plan.cells), "stored": num_stored,
-                "missing": len(plan.missing), "by_panel": rows, "to_derive": dropped, "waiting": plan.waiting,
-                "to_begin": to_begin, "missing_cells": [planned.label for planned in plan.missing],
-            }
+            PlannedEvaluation(
+                name=plan.name, store=store.url, cells=len(plan.cells), stored=num_stored, missing=len(plan.missing),
+                by_panel=rows, to_derive=dropped, waiting=plan.waiting, to_begin=to_begin,
+                missing_cells=[planned.label for planned in plan.missing],
+            )
         )  # fmt: skip
         return
     console = Console()
     if plan.cells or not to_begin:
-        print_rows(rows, False, plan.name, "no cells: none of the requested checkpoints exists yet")
+        print_records(rows, False, plan.name, "no cells: none of the requested checkpoints exists yet")
         say(console, f"{len(plan.cells)} cells: {num_stored} are stored, {len(plan.missing)} missing")
     if dropped:
         say(console, f"{len(dropped)} of their checkpoints were not kept and are derived first, then dropped again")

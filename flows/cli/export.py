@@ -1,12 +1,12 @@
 """`starpo export`: a run's trajectories in the formats of other tools."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.documents.stores import ExportedRun
 from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.ragen.evidence.exchange.choosing import parse_choice, parse_iterations
 from starpo.ragen.evidence.exchange.exporting import FORMATS, export_run
@@ -37,8 +37,8 @@ def export(
     with Console(stderr=True).status("exporting"):
         done = export_run(recorded, form, folder, choice)
     if as_json:
-        facts = {**asdict(done), "iterations": sorted(done.iterations)}
-        print_json({"run": run, "format": form, "folder": str(folder), **facts})
+        facts = {**vars(done), "iterations": sorted(done.iterations)}
+        print_json(ExportedRun(run=run, format=form, folder=str(folder), **facts))
         return
     if done.reused:
         say(Console(), f"{len(done.reused)} iterations share an earlier one's rollout, which was written once")

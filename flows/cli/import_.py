@@ -10,6 +10,7 @@ import typer
 from rich.progress import track
 
 from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.documents.stores import ImportedRun
 from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.flows.presets import preset as load_preset
 from starpo.ragen.core.errors import ConfigError, DataError
@@ -81,8 +82,16 @@ def import_(
             reward_and_filter(importer, config, iteration, turns)
     importer.record(preset, config.model_dump(mode="json"), [file.name for file in files], form)
     if as_json:
-        facts = {"traces": importer.num_traces, "set_aside": importer.num_set_aside} if form != "turns" else {}
-        print_json({"run": run, "iterations": len(files), "turns": importer.num_turns, **facts})
+        is_foreign = form != "turns"
+        print_json(
+            ImportedRun(
+                run=run,
+                iterations=len(files),
+                turns=importer.num_turns,
+                traces=importer.num_traces if is_foreign else None,
+                set_aside=importer.num_set_aside if is_foreign else None,
+            )
+        )
         return
     for line in importer.notes:
         say(Console(), line)

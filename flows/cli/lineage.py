@@ -1,12 +1,13 @@
 """`starpo lineage`: the ancestors and descendants of an artifact, as a tree or JSON."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
+from starpo.flows.console.documents.analysis import LineageEdge, LineageGraph, LineageWork
 from starpo.flows.console.terminal import Console, print_json
 from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, LineageStep, near
 from starpo.ragen.evidence.audit.lineage import lineage as trace
@@ -25,7 +26,7 @@ def lineage(
     with errors.status("reading manifests") as status:
         whole = trace(opened, artifact, lambda done, total: status.update(f"reading manifests: {done} of {total}"))
     if as_json:
-        print_json(lineage_json(near(whole, depth)))
+        print_json(lineage_document(near(whole, depth)))
     else:
         Console().print(draw_lineage(whole, depth))
     for key in whole.missing:
@@ -66,27 +67,27 @@ def draw_lineage(whole: Lineage, depth: int) -> Tree:
     return tree
 
 
-def lineage_json(graph: Lineage) -> dict[str, Any]:
-    """Return the graph as JSON-compatible types, the nearest works first."""
-    return {
-        "root": graph.root.key,
-        "works": [
-            {
-                "key": work.key,
-                "stage": work.stage or None,
-                "kinds": list(work.kinds),
-                "dropped": list(work.dropped),
-                "names": list(work.names),
-                "distance": work.distance,
-                "is_missing": work.is_missing,
-                **({"replay_fault": work.replay_fault} if work.replay_fault else {}),
-            }
+def lineage_document(graph: Lineage) -> LineageGraph:
+    """Return the graph as it is printed for machines, the nearest works first."""
+    return LineageGraph(
+        root=graph.root.key,
+        works=[
+            LineageWork(
+                key=work.key,
+                stage=work.stage or None,
+                kinds=list(work.kinds),
+                dropped=list(work.dropped),
+                names=list(work.names),
+                distance=work.distance,
+                is_missing=work.is_missing,
+                replay_fault=work.replay_fault or None,
+            )
             for work in graph.works.values()
         ],
-        "edges": [{"input": source, "role": role, "work": key} for source, role, key in graph.edges],
-        "missing": list(graph.missing),
-        "unreadable": list(graph.unreadable),
-    }
+        edges=[LineageEdge(input=source, role=role, work=key) for source, role, key in graph.edges],
+        missing=list(graph.missing),
+        unreadable=list(graph.unreadable),
+    )
 
 
 def _grow(branch: Tree, root: str, following: dict[str, list[tuple[str, str]]], whole: Lineage, depth: int) -> None:

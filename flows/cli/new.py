@@ -3,17 +3,20 @@
 import keyword
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from starpo.flows.cli.commands import STYLE
+from starpo.flows.cli.options import JsonOption
+from starpo.flows.console.documents.settings import WrittenFiles
 from starpo.flows.console.pages import write_page
-from starpo.flows.console.terminal import write
+from starpo.flows.console.terminal import print_json, write
 from starpo.ragen.agents.prompting.full_prompt import FULL_TEMPLATE
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ENVIRONMENTS
@@ -51,6 +54,7 @@ def new() -> None:
 def agent(
     framework: Annotated[Framework, typer.Option("--framework", help="What the agent is written with.")],
     folder: Annotated[Path, typer.Option(help="Where the files go.")] = Path(),
+    as_json: JsonOption = False,
 ) -> None:
     """Write an agent that calls tools, its tasks, its reward, and settings to train it (docs/tool-agents.md)."""
     files_of = {
@@ -67,12 +71,10 @@ def agent(
         if template.endswith("tasks.py.txt"):
             text = text.replace('"Done."', _LAST_WORDS.get(framework, '"Done."'))
         write_page(path, text, _ELSEWHERE)
-        write(f"wrote {path}")
-    if missing := [name for name, module in _PACKAGES[framework].items() if find_spec(module) is None]:
-        write(f"note: pip install {' '.join(missing)}")
-    write(f"next: cd {folder}; export PYTHONPATH=$PWD")
-    write(f"      {_RECORD}")
-    write("      starpo train agent.toml --run stock")
+    missing = [name for name, module in _PACKAGES[framework].items() if find_spec(module) is None]
+    notes = [f"pip install {' '.join(missing)}"] if missing else []
+    steps = [f"cd {folder}; export PYTHONPATH=$PWD", _RECORD, "starpo train agent.toml --run stock"]
+    _print_written([*paths.values()], notes, steps, as_json)
 
 
 @app.command()
@@ -80,6 +82,7 @@ def environment(
     name: Annotated[str, typer.Argument(help="Name of the module, such as stairs.")],
     folder: Annotated[Path, typer.Option(help="Where the files go.")] = Path(),
     free_text: Annotated[bool, typer.Option("--free-text", help="Actions are answers in words.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write an environment, its test, and settings to train on it (docs/extend.md)."""
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
@@ -95,10 +98,8 @@ def environment(
     for template, path in paths.items():
         text = _template(template)
         write_page(path, text.replace(_NAME, name).replace(_CLASS, _class_name(name)), _ELSEWHERE)
-        write(f"wrote {path}")
-    write(
-        f"next: export PYTHONPATH={folder.resolve()}; pytest {paths[test]}; starpo train {paths['settings.toml.txt']}"
-    )
+    step = f"export PYTHONPATH={folder.resolve()}; pytest {paths[test]}; starpo train {paths['settings.toml.txt']}"
+    _print_written([*paths.values()], [], [step], as_json)
 
 
 @app.command()
@@ -120,6 +121,7 @@ def experiment(
         typer.Option("--questions", help="A file of questions to train on: JSON lines, Parquet, or hf:NAME."),
     ] = None,
     test: Annotated[str, typer.Option("--test", help="A file of questions to evaluate on.")] = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Write settings for a model, and an environment (docs/models.md) or questions of your own (docs/questions.md)."""
     from starpo.flows.api.experiment import plan_experiment, plan_questions
@@ -135,11 +137,8 @@ def experiment(
     else:
         plan = plan_experiment(str(model), str(environment), str(path))
     write_page(path, plan.text, _ELSEWHERE)
-    write(f"wrote {path}")
-    for note in plan.notes:
-        write(f"note: {note}")
     play = " --play 16" if model else ""  # the tiny policy is made by its warm start: nothing could play yet
-    write(f"next: starpo validate {path}{play}; starpo train {path}")
+    _print_written([path], plan.notes, [f"starpo validate {path}{play}; starpo train {path}"], as_json)
 
 
 def _file_name(environment: str, model: str) -> str:
@@ -152,14 +151,27 @@ def _file_name(environment: str, model: str) -> str:
 @app.command()
 def prompt(
     file: Annotated[Path, typer.Argument(help="The new file; its name ends in .jinja.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Write the built-in prompt as a template to edit (docs/prompts.md)."""
     if file.suffix != ".jinja":
         raise ConfigError(f"'{file}' is not a template's name: expected one that ends in .jinja, such as mine.jinja")
     _expect_new(file)
     write_page(file, FULL_TEMPLATE, _ELSEWHERE)
-    write(f"wrote {file}")
-    write(f"next: starpo train sokoban --set agent.prompt=template --set agent.prompt_template={file}")
+    step = f"starpo train sokoban --set agent.prompt=template --set agent.prompt_template={file}"
+    _print_written([file], [], [step], as_json)
+
+
+def _print_written(files: Sequence[Path], notes: Sequence[str], steps: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        print_json(WrittenFiles(files=[str(file) for file in files], notes=list(notes), next=list(steps)))
+        return
+    for file in files:
+        write(f"wrote {file}")
+    for note in notes:
+        write(f"note: {note}")
+    for label, step in zip_longest(["next: "], steps, fillvalue="      "):
+        write(f"{label}{step}")
 
 
 def _template(name: str) -> str:

@@ -6,6 +6,7 @@ import typer
 
 from starpo.flows.api.objectives import ALL, OWN, Lab, compare_objectives
 from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.documents.measuring import Objectives
 from starpo.flows.console.progress import status_line
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
@@ -37,14 +38,14 @@ def objectives(
         lab = compare_objectives(open_store(store), run, methods, iteration, parse_overrides(set_))
     if as_json:
         print_json(
-            {
-                "run": lab.run,
-                "iteration": lab.iteration,
-                "objectives": lab.comparison.values,
-                "cosines": lab.comparison.cosines,
-                "left_out": lab.left_out,
-                "kept": lab.kept,
-            }
+            Objectives(
+                run=lab.run,
+                iteration=lab.iteration,
+                objectives=lab.comparison.values,
+                cosines=lab.comparison.cosines,
+                left_out=lab.left_out,
+                kept=lab.kept,
+            )
         )
     else:
         _print(Console(), lab)

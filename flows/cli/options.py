@@ -37,7 +37,10 @@ MethodOption = Annotated[
     str | None,
     typer.Option("--method", help="Settings of a whole method, applied before --set; `starpo presets --methods`."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", is_eager=True, help="Print JSON instead of a table.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", is_eager=True, help="Print JSON; `starpo schema` describes it. Progress is on stderr.")
+]
+SettingsOption = Annotated[bool, typer.Option("--settings", help="Only print what the settings resolve to, as JSON.")]
 LocalOption = Annotated[
     bool, typer.Option("--local", help="Train in this process, without a server: clusters, debuggers.")
 ]

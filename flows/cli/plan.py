@@ -1,12 +1,13 @@
 """`starpo plan`: resources that a run will need, by component, and whether it fits."""
 
-from dataclasses import asdict, replace
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from starpo.flows.cli.options import JsonOption, MethodOption, SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.documents.planning import Plan
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.presets import preset as load_preset
@@ -51,7 +52,7 @@ def plan(
     is_too_large = bool(reasons)
     reasons += _full_contexts(config)
     if as_json:
-        print_json(_facts(preset, config, needs, seconds, reasons))
+        print_json(_document(preset, config, needs, seconds, reasons))
         return
     _print_tables(preset, config, needs, is_this)
     say(Console(), f"{'time':<8} {_time(preset, speed_of, seconds)}")
@@ -90,39 +91,36 @@ def _machine(config: StarPOConfig, gpus: int | None, gpu_memory: str | None) -> 
     return Machine(memory or here.memory_bytes, gpus or num_gpus(config))
 
 
-def _facts(
+def _document(
     name: str,
     config: StarPOConfig,
     needs: Estimate,
     seconds: dict[str, float] | None,
     reasons: list[str],
-) -> dict[str, Any]:
+) -> Plan:
     architecture, memory = needs.architecture, needs.memory
-    return {
-        "preset": name,
-        "policy": _policy_name(config),
-        "parameters": architecture.num_parameters,
-        "trained_parameters": needs.num_trained,
-        "architecture": asdict(architecture),
-        "machine": asdict(needs.machine),
-        "gpus_needed": needs.num_gpus,
-        "peak_bytes": memory.peak_bytes,
-        "memory": {
-            phase: [asdict(part) for part in getattr(memory, phase)]
-            for phase in ("always", "rollout", "update", "imitation")
-        },
-        "host_memory": [asdict(part) for part in needs.host],
-        "tokens_an_iteration": asdict(needs.tokens),
-        "seconds": seconds,
-        "iterations": config.iterations,
-        "storage_bytes": {
+    return Plan(
+        preset=name,
+        policy=_policy_name(config),
+        parameters=architecture.num_parameters,
+        trained_parameters=needs.num_trained,
+        architecture=architecture,
+        machine=needs.machine,
+        gpus_needed=needs.num_gpus,
+        peak_bytes=memory.peak_bytes,
+        memory=memory,
+        host_memory=needs.host,
+        tokens_an_iteration=needs.tokens,
+        seconds=seconds,
+        iterations=config.iterations,
+        storage_bytes={
             **needs.storage,
             "a_checkpoint": checkpoint_bytes(config, architecture),
             "checkpoints_kept": num_kept_checkpoints(config, architecture),
         },
-        "fits": not reasons,
-        "reasons": reasons,
-    }
+        fits=not reasons,
+        reasons=reasons,
+    )
 
 
 def _print_tables(name: str, config: StarPOConfig, needs: Estimate, is_this: bool) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from starpo.flows.cli.import_ import Importer
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.documents.stores import RecordedRun
 from starpo.flows.console.terminal import print_json, write
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.starpo import StarPOConfig
@@ -102,14 +103,21 @@ def record(
         reward_and_filter(importer, config, 0, importer.rollouts[0])
     importer.record(None, config.model_dump(mode="json"), ["recorded"], "turns")
     num_failed = turns.filter(_has_failed(turns)).num_rows
-    facts = {"run": run, "episodes": num_tasks * times, "failed": num_failed, "turns": turns.num_rows}
     if as_json:
-        print_json(facts | ({"server_errors": failures.total()} if is_chat else {}))
+        print_json(
+            RecordedRun(
+                run=run,
+                episodes=num_tasks * times,
+                failed=num_failed,
+                turns=turns.num_rows,
+                server_errors=failures.total() if is_chat else None,
+            )
+        )
         return
     for reason, number in failures.most_common(_SHOWN_FAILURES):
         write(f"{counted(number, 'call')} failed at the server: {reason}")
     won = f", {sum(turns['success'].to_pylist())} successful" if importer.are_paid[0] else ""
-    write(f"run {run}: {facts['episodes']} episodes{won}, {num_failed} failed, {turns.num_rows} turns.")
+    write(f"run {run}: {num_tasks * times} episodes{won}, {num_failed} failed, {turns.num_rows} turns.")
     write(f"Look at it: starpo report {run}; starpo audit {run}; starpo export {run}")
 
 

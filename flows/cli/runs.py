@@ -9,6 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
+from starpo.flows.console.documents.runs import BranchFacts, RunFacts, SettingChange
 from starpo.flows.console.listing import at_a_glance, print_rows
 from starpo.flows.console.table import wrapped
 from starpo.flows.console.terminal import Console, plain, print_json, say
@@ -48,7 +49,7 @@ def print_tree(store: Store, as_json: bool) -> None:
     roots = family(store)
     facts = cache(partial(facts_or_fault, store))
     if as_json:
-        print_json([_branch_facts(facts, root) for root in roots])
+        print_json([_branch(facts, root) for root in roots])
         return
     console = Console()
     names = store.runs.names()
@@ -80,12 +81,12 @@ def _changes(branch: "Branch") -> str:
     return ", ".join(changes) or "the same settings"
 
 
-def _branch_facts(facts_of: Facts, branch: "Branch") -> dict[str, Any]:
+def _branch(facts_of: Facts, branch: "Branch") -> BranchFacts:
     changed = None
     if branch.changed is not None:
-        changed = {path: {"was": was, "is": now} for path, (was, now) in branch.changed.items()}
-    forks = [_branch_facts(facts_of, fork) for fork in branch.forks]
-    return {**facts_of(branch.run.name), "from": branch.start, "changed": changed, "forks": forks}
+        changed = {path: SettingChange(was=was, now=now) for path, (was, now) in branch.changed.items()}
+    forks = [_branch(facts_of, fork) for fork in branch.forks]
+    return BranchFacts(**facts_of(branch.run.name), start=branch.start, changed=changed, forks=forks)
 
 
 def print_runs(store: Store, as_json: bool) -> None:
@@ -95,10 +96,12 @@ def print_runs(store: Store, as_json: bool) -> None:
         key=lambda row: (row["created"] or "", row["run"]),
         reverse=True,
     )
-    rows = facts if as_json else [at_a_glance(row) for row in facts]
-    print_rows(rows, as_json, f"runs in {store.url}", f"no runs in {store.url} yet: `starpo train sokoban` makes one")
-    if not as_json:
-        _print_banners(Console(), facts)
+    if as_json:
+        print_json([RunFacts(**row) for row in facts])
+        return
+    rows = [at_a_glance(row) for row in facts]
+    print_rows(rows, f"runs in {store.url}", f"no runs in {store.url} yet: `starpo train sokoban` makes one")
+    _print_banners(Console(), facts)
 
 
 def _print_banners(console: Console, facts: list[dict[str, Any]]) -> None:

@@ -8,7 +8,8 @@ import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
 from starpo.flows.console.curves import curve_lines, success_curves
-from starpo.flows.console.listing import at_a_glance, print_rows, recorded_stages
+from starpo.flows.console.documents.runs import IterationDetails, RunDetails, StageTime
+from starpo.flows.console.listing import at_a_glance, print_records, print_rows, recorded_stages
 from starpo.flows.console.reasons import merged_reasons
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
@@ -49,9 +50,8 @@ def show(
     elif iteration is not None:
         print_iteration(opened, run, iteration, as_json)
     elif timings:
-        print_rows(
-            times_of(opened, run), as_json, f"{run}: median and total seconds of each stage", "nothing stored yet"
-        )
+        times = [StageTime(**row) for row in times_of(opened, run)]
+        print_records(times, as_json, f"{run}: median and total seconds of each stage", "nothing stored yet")
     else:
         print_run(opened, run, as_json)
 
@@ -70,28 +70,28 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
     reuses = by_reuse(recorded, metrics)
     if as_json:
         print_json(
-            {
+            RunDetails(
                 **run_facts(store, record),
-                "config": record.stated,
-                "parameters": record.parameters,
-                "per_iteration": rows,
-                "by_reuse": reuses,
-                "verdict": verdict.status,
-                "cost": spent.facts,
-                "unreplayable": unreplayable_of(store, recorded.values()),
-            }
+                config=record.stated,
+                parameters=record.parameters,
+                per_iteration=rows,
+                by_reuse=reuses,
+                verdict=verdict.status,
+                cost=spent.facts,
+                unreplayable=unreplayable_of(store, recorded.values()),
+            )
         )
         return
-    print_rows([at_a_glance(run_facts(store, record))], False, f"{run} in {store.url}", "")
+    print_rows([at_a_glance(run_facts(store, record))], f"{run} in {store.url}", "")
     console = Console()
     for line in curve_lines(
         console.encoding, success_curves(*([row[name] for row in rows] for name in ("panel", "success")))
     ):
         console.print(line)
-    print_rows(rows, False, "iterations", "no iteration yet")
+    print_rows(rows, "iterations", "no iteration yet")
     if len(reuses) > 1:
         title = "updates, by how many earlier ones had used their rollout; before the first step"
-        print_rows([_reuse_facts(row) for row in reuses], False, title, "")
+        print_rows([_reuse_facts(row) for row in reuses], title, "")
     if verdict.status != "healthy":
         say(Console(), verdict.words)
     for name, value in spent.named:
@@ -114,15 +114,15 @@ def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> No
         columns = ["group_id", "score", "rank", "kept", "success_rate", "return_mean", "reason"]
         groups = read_attempts(store, "selection", recorded_data(stages), columns).to_pylist()
     if as_json:
-        print_json({"run": run, "iteration": iteration, "artifacts": artifacts, "metrics": metrics, "groups": groups})
+        print_json(IterationDetails(run=run, iteration=iteration, artifacts=artifacts, metrics=metrics, groups=groups))
         return
-    print_rows(artifacts, False, f"{run}, iteration {iteration}", "nothing stored")
+    print_rows(artifacts, f"{run}, iteration {iteration}", "nothing stored")
     for sentence in unreplayable_of(store, [stages]):
         say(Console(), sentence)
-    print_rows(metrics, False, "metrics", "no metrics")
+    print_rows(metrics, "metrics", "no metrics")
     ranked = sorted(groups, key=lambda group: group["rank"])
     without_reason = [{name: value for name, value in group.items() if name != "reason"} for group in ranked]
-    print_rows(without_reason, False, "groups", "no filter in this iteration")
+    print_rows(without_reason, "groups", "no filter in this iteration")
     for count, reason in merged_reasons(group["reason"] for group in ranked):
         say(Console(), f"{count} {'group' if count == 1 else 'groups'} {reason}")
 

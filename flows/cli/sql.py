@@ -9,6 +9,7 @@ import typer
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.answers import print_json_rows, write_csv, write_parquet
+from starpo.flows.console.documents.analysis import View, ViewColumn
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, write
 from starpo.ragen.core.errors import ConfigError
@@ -60,20 +61,22 @@ def sql(
 
 def print_views(as_json: bool) -> None:
     """Print the views of `starpo sql` with their columns, types and meaning."""
-    columns = {
-        view: [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
-        for view, schema in described_views().items()
-    }
+    views = [_view(name, schema) for name, schema in described_views().items()]
     if as_json:
-        made = {view: {"about": d.about, "from": list(d.sources)} for view, d in DERIVED_VIEWS.items()}
-        print_json([{"view": view, **made.get(view, {}), "columns": rows} for view, rows in columns.items()])
+        print_json(views)
         return
     console = Console()
-    for view, rows in columns.items():
-        derived = DERIVED_VIEWS.get(view)
-        console.print(f"\n{view}", style="bold", end="")
-        console.print(f": {derived.about}, from {', '.join(derived.sources)}" if derived else "")
-        print_table(console, rows)
+    for view in views:
+        console.print(f"\n{view.view}", style="bold", end="")
+        console.print(f": {view.about}, from {', '.join(view.sources)}" if view.sources else "")
+        print_table(console, [column.model_dump() for column in view.columns])
+
+
+def _view(name: str, schema: pa.Schema) -> View:
+    columns = [ViewColumn(column=field.name, type=str(field.type), meaning=_meaning(field)) for field in schema]
+    if (derived := DERIVED_VIEWS.get(name)) is None:
+        return View(view=name, columns=columns)
+    return View(view=name, about=derived.about, sources=list(derived.sources), columns=columns)
 
 
 def _print_answer(answer: pa.RecordBatchReader, console: Console) -> None:

@@ -1,7 +1,6 @@
 """`starpo store`: the content of a store, garbage collection, integrity checks, and copies of runs."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -10,6 +9,15 @@ from rich.filesize import decimal
 
 from starpo.flows.cli.commands import STYLE
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store
+from starpo.flows.console.documents.stores import (
+    Amount,
+    CopiedRun,
+    DeletedGarbage,
+    ForgottenRun,
+    KindAmount,
+    StoreIntegrity,
+    StoreUsage,
+)
 from starpo.flows.console.progress import SHARE, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say, write
@@ -64,13 +72,17 @@ def forget(
     run: RunArgument,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Delete a run's records; `gc` then deletes the artifacts that no other run needs."""
     opened = open_store(store)
     opened.runs.get(run)
     if not yes:
-        typer.confirm(f"Forget run {run} in {opened.url}?", abort=True)
+        typer.confirm(f"Forget run {run} in {opened.url}?", abort=True, err=as_json)
     opened.runs.forget(run)
+    if as_json:
+        print_json(ForgottenRun(run=run, store=opened.url))
+        return
     write(
         f"{run} is forgotten; `starpo store gc` deletes what only it needed, once that is "
         f"{_age(MIN_AGE.total_seconds())} old (sooner: --min-age 1h, or 0s while no run is active)"
@@ -118,19 +130,21 @@ def print_garbage(url: str, garbage: Garbage, *, is_dry_run: bool, as_json: bool
         by_kind.setdefault(doomed.kind, []).append(doomed.folder)
     if as_json:
         print_json(
-            {
-                "store": url,
-                "dry_run": is_dry_run,
-                "deleted": [{"kind": kind, **_amount(folders)} for kind, folders in sorted(by_kind.items())],
-                "total": _amount([doomed.folder for doomed in gone]),
-                "folders": [doomed.folder.path for doomed in gone],
-                "kept": _amount(garbage.kept),
-                "young": _amount(garbage.young),
-                "quarantined": _amount(garbage.quarantined),
-                "dropped": [str(artifact) for artifact in garbage.dropped],
-                "faults": [str(fault) for fault in garbage.faults],
-                "running": garbage.running,
-            }
+            DeletedGarbage(
+                store=url,
+                dry_run=is_dry_run,
+                deleted=[
+                    KindAmount(kind=kind, **_amount(folders).model_dump()) for kind, folders in sorted(by_kind.items())
+                ],
+                total=_amount([doomed.folder for doomed in gone]),
+                folders=[doomed.folder.path for doomed in gone],
+                kept=_amount(garbage.kept),
+                young=_amount(garbage.young),
+                quarantined=_amount(garbage.quarantined),
+                dropped=[str(artifact) for artifact in garbage.dropped],
+                faults=[str(fault) for fault in garbage.faults],
+                running=garbage.running,
+            )
         )
         return
     console = Console()
@@ -163,7 +177,7 @@ def print_garbage(url: str, garbage: Garbage, *, is_dry_run: bool, as_json: bool
 def print_usage(url: str, usage: Usage, as_json: bool) -> None:
     """Print the disk usage of a store, by kind and by run."""
     if as_json:
-        print_json({"store": url, "size_bytes": usage.size_bytes, **asdict(usage)})
+        print_json(StoreUsage(store=url, size_bytes=usage.size_bytes, **vars(usage)))
         return
     console = Console()
     kinds: list[dict[str, Any]] = []
@@ -194,7 +208,7 @@ def print_usage(url: str, usage: Usage, as_json: bool) -> None:
 def print_verification(url: str, verification: IntegrityCheck, as_json: bool) -> None:
     """Print the damage found in a store."""
     if as_json:
-        print_json({"store": url, **asdict(verification)})
+        print_json(StoreIntegrity(store=url, **vars(verification)))
         return
     console = Console()
     damages = verification.damages
@@ -213,7 +227,7 @@ def print_verification(url: str, verification: IntegrityCheck, as_json: bool) ->
 def print_copy(url: str, copy: Copy, as_json: bool) -> None:
     """Print the result of copying a run."""
     if as_json:
-        print_json({"store": url, **asdict(copy)})
+        print_json(CopiedRun(store=url, **vars(copy)))
         return
     console = Console()
     say(console, f"{copy.run} is in {url}, every copy checked by its digests")
@@ -225,12 +239,12 @@ def print_copy(url: str, copy: Copy, as_json: bool) -> None:
         say(console, "the run is still running: copy it again later to get the rest")
 
 
-def _amount(folders: Sequence[StoredFolder]) -> dict[str, int]:
-    return {"number": len(folders), "size_bytes": sum(folder.size_bytes for folder in folders)}
+def _amount(folders: Sequence[StoredFolder]) -> Amount:
+    return Amount(number=len(folders), size_bytes=sum(folder.size_bytes for folder in folders))
 
 
 def _bytes(folders: Sequence[StoredFolder]) -> str:
-    return decimal(_amount(folders)["size_bytes"])
+    return decimal(_amount(folders).size_bytes)
 
 
 def _age(seconds: float) -> str:

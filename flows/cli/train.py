@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from starpo.flows.cli.options import LocalOption, MethodOption, SetOption, StoreOption, parse_overrides, stoppable
+from starpo.flows.cli.options import (
+    JsonOption,
+    LocalOption,
+    MethodOption,
+    SetOption,
+    StoreOption,
+    parse_overrides,
+    stoppable,
+)
 from starpo.flows.console.start import train_settings
 from starpo.flows.console.terminal import Console
 
@@ -20,16 +28,17 @@ def train(
     run: Annotated[str | None, typer.Option(help="Name of the run. Default: preset, seed, settings and code.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Reuse nothing from the store.")] = False,
     local: LocalOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Train with a preset or a TOML file, on the local server or with --local in this process, and follow the run."""
     overrides = parse_overrides(set_, method)
     if fresh:
         overrides = {**overrides, "fresh": datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")}
-    console = Console()
+    console = Console(stderr=as_json)
     with stoppable(local):
         opened, run = train_settings(
             preset, overrides, console, seed=seed, iterations=iterations, store=store, run=run, is_local=local
         )
     from starpo.flows.console.conclusion import conclude  # what reports need, when there is something to report
 
-    conclude(opened, run, console)
+    conclude(opened, run, as_json)

@@ -2,12 +2,12 @@
 
 import os
 from collections import Counter
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store
+from starpo.flows.console.documents.recomputing import VerifiedRun
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
@@ -57,8 +57,7 @@ def verify(
                 on_visit=lambda done, total, visit: show(done, total, f"iteration {visit.iteration} {visit.name}"),
             )
     if as_json:
-        names = ("num_iterations", "outcome", "exit_code", "is_faultless")
-        print_json(asdict(verification) | {name: getattr(verification, name) for name in names})
+        print_json(VerifiedRun.model_validate(verification, from_attributes=True))
         raise typer.Exit(verification.exit_code)
     console = Console()
     print_table(console, _rows(verification.findings), names=["stage", "check", *Verdict])

@@ -11,8 +11,9 @@ from urllib.parse import quote, urlencode
 
 import typer
 
-from starpo.flows.cli.options import StoreOption, open_store
-from starpo.flows.console.terminal import Console, say
+from starpo.flows.cli.options import JsonOption, StoreOption, open_store
+from starpo.flows.console.documents.training import ServedPage
+from starpo.flows.console.terminal import Console, print_json_line, say
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.outputs import whole_file
 
@@ -33,6 +34,7 @@ def view(
     ] = "127.0.0.1",
     address_file: Annotated[Path | None, typer.Option(hidden=True, help="Receives address and store.")] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
+    as_json: JsonOption = False,
 ) -> None:
     """Look at runs in a browser, live while they train: curves, groups, every trajectory. Nothing is written."""
     # Arrow's own allocator keeps what each thread has freed: twice the memory. It is chosen when pyarrow is imported.
@@ -58,7 +60,10 @@ def view(
         with whole_file(address_file) as unfinished:
             unfinished.write_text(f"{address}\n{opened.address}\n")
     address += _page(names, token)
-    say(Console(), f"{opened.url}: {address}\nCtrl-C ends it; runs go on.")
+    if as_json:
+        print_json_line(ServedPage(store=opened.url, address=address))
+    else:
+        say(Console(), f"{opened.url}: {address}\nCtrl-C ends it; runs go on.")
     if browser:
         webbrowser.open(address)
     config = uvicorn.Config(

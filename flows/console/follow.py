@@ -1,7 +1,7 @@
 """Live progress of a run in a terminal: iteration, success, reward std, remaining time."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
-from starpo.flows.console.terminal import Console, description_column, say
+from starpo.flows.console.terminal import Console, description_column, print_json_line, say
 from starpo.flows.outcome import Outcome
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StarPOError
@@ -111,16 +111,10 @@ def follow_run(
     Raises:
         RunFailedError: If it did not complete, or no process works on it any more; the message includes the run's own.
     """
-    ask = ended or (lambda: _outcome(store.runs, run))
     with RunBar(console) as bar:
         row, lines = bar.add_task(_WAITING, total=None, numbers="", curves=()), _Lines(console)
         draw_curves = _curve_drawer(store, console)
-        while True:
-            outcome = ask() or (witness.outcome(run) if witness else None)
-            state = store.runs.state(run)
-            if state is not None and state.status == "failed" and (fork := _rolled_back_to(store.runs, run)):
-                run = fork
-                continue
+        for run, state, outcome in _watch(store, run, ended, witness):  # noqa: B020
             if state is not None and (state.status == "running" or outcome):
                 facts, numbers, place = state.metrics, _numbers(state.metrics), _place(state)
                 doing, _, detail = state.message.partition(" ")
@@ -138,14 +132,61 @@ def follow_run(
             elif outcome is None:
                 waiting = _UNHEARD if witness and witness.knows_end else _WAITING
                 lines.show("", waiting, waiting)
-            if outcome:
-                break
-            time.sleep(POLL_S)
-    if outcome.status != "completed":
-        raise RunFailedError(f"run {run} ended as {outcome.status}: {outcome.reason}")
-    if witness and witness.has_told:
+    _expect_completed(run, outcome)
+    if outcome and witness and witness.has_told:
         say(console, f"run {run}: {outcome.reason}")
     return run
+
+
+def follow_as_json(store: Store, run: str) -> None:
+    """Print a line of JSON whenever an iteration, the state or the warning of a run is new, and every `PLAIN_EVERY_S`
+    seconds.
+
+    Raises:
+        RunFailedError: As for `follow_run`.
+    """
+    from starpo.flows.console.documents.training import ProgressLine
+
+    shown, shown_at = None, 0.0
+    for run, state, outcome in _watch(store, run):  # noqa: B020
+        progress = ProgressLine(
+            run=run,
+            state=outcome.status if outcome else state.status if state else "waiting",
+            activity=outcome.reason if outcome else state.message if state else "",
+            numbers=state.metrics if state else {},
+            warning=state.warning if state else "",
+            is_over=outcome is not None,
+        )
+        news = (run, progress.state, progress.warning, progress.numbers.get("iteration"), progress.is_over)
+        if news != shown or time.monotonic() - shown_at >= PLAIN_EVERY_S:
+            shown, shown_at = news, time.monotonic()
+            print_json_line(progress)
+    _expect_completed(run, outcome)
+
+
+def _watch(
+    store: Store,
+    run: str,
+    ended: Callable[[], Outcome | None] | None = None,
+    witness: "SecondWitness | None" = None,
+) -> Iterator[tuple[str, RunState | None, Outcome | None]]:
+    """Yield run, state and outcome at every poll, the last time with an outcome; after a rollback those of the fork."""
+    ask = ended or (lambda: _outcome(store.runs, run))
+    outcome = None
+    while outcome is None:
+        outcome = ask() or (witness.outcome(run) if witness else None)
+        state = store.runs.state(run)
+        if state is not None and state.status == "failed" and (fork := _rolled_back_to(store.runs, run)):
+            run, outcome = fork, None
+            continue
+        yield run, state, outcome
+        if outcome is None:
+            time.sleep(POLL_S)
+
+
+def _expect_completed(run: str, outcome: Outcome | None) -> None:
+    if outcome is not None and outcome.status != "completed":
+        raise RunFailedError(f"run {run} ended as {outcome.status}: {outcome.reason}")
 
 
 def _curve_drawer(store: Store, console: Console) -> Callable[[str, Mapping[str, float]], Iterable[Text]]:

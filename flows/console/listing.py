@@ -1,7 +1,7 @@
-"""Tables of runs, iterations, presets and environments; the same facts as JSON for machines."""
+"""Tables of runs, iterations, presets and environments."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
@@ -11,6 +11,9 @@ from starpo.ragen.evidence.run_facts import success_curve
 from starpo.ragen.runs.counting import updates_before
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import StageKeys
+
+if TYPE_CHECKING:
+    from starpo.flows.console.documents.document import JsonDocument
 
 
 def recorded_stages(store: Store, run: str, iteration: int) -> StageKeys:
@@ -60,18 +63,22 @@ def at_a_glance(facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: str) -> None:
-    """Print rows with the same columns as a table, or as JSON.
+def print_records(records: "Sequence[JsonDocument]", as_json: bool, title: str, nothing: str = "") -> None:
+    """Print records of one type as JSON, or as the rows of a table; see `print_rows`."""
+    if as_json:
+        print_json(records)
+    else:
+        print_rows([record.model_dump() for record in records], title, nothing)
+
+
+def print_rows(rows: list[dict[str, Any]], title: str, nothing: str) -> None:
+    """Print rows with the same columns as a table.
 
     Args:
         rows: The rows.
-        as_json: Print JSON.
         title: Title of the table.
         nothing: Message if there are no rows.
     """
-    if as_json:
-        print_json(rows)
-        return
     console = Console()
     if not rows:
         say(console, nothing)

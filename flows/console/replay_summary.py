@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from starpo.flows.console.documents.recomputing import ReplayedRun
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.agents.evaluation.comparison import COUNTED, counts_by_prompt, paired_comparison
@@ -67,7 +68,7 @@ def print_comparison(store: Store, run: str, as_json: bool) -> None:
     """Print the comparison to the terminal."""
     facts = replay_facts(store, run)
     if as_json:
-        print_json(facts)
+        print_json(ReplayedRun(**facts))
         return
     console = Console()
     header, *rows = _rows(facts)
@@ -119,16 +120,16 @@ def _ends(record: RunRecord, recorded: Mapping[int, StageKeys]) -> dict[str, str
     }
 
 
-def _difference(store: Store, ends: Mapping[str, str]) -> dict[str, float]:
+def _difference(store: Store, ends: Mapping[str, str]) -> dict[str, float] | None:
     """Compute the branch's success minus the base's, paired by prompt, with its 95% interval."""
     if len(ends) < 2:
-        return {}
+        return None
     base, branch = (
         counts_by_prompt(store.read_table("episodes", ends[side], columns=COUNTED))[0] for side in ("base", "branch")
     )
     difference = paired_comparison([(branch, base)])
     if difference is None:
-        return {}
+        return None
     return {
         "mean": difference.mean,
         "low": difference.low,

@@ -86,7 +86,7 @@ def train_settings(
     given = {"config": load_preset(preset).model_dump(mode="json"), "preset": settings} if is_file else {}
     optional = {"overrides": dict(overrides) or None, "store": store, "run": run}
     parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}
-    written = {"config": f'config="$(starpo validate {shlex.quote(preset)} --json)"'}
+    written = {"config": f'config="$(starpo validate {shlex.quote(preset)} --settings)"'}
     deployment = f"starpo/{'custom' if is_file else preset}"
     return opened, _on_server(deployment, parameters, opened, run_name, console, written)
 

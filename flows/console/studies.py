@@ -9,8 +9,9 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
 from starpo.flows.console.deployment import start_deployment
+from starpo.flows.console.documents.studies import GridRow
 from starpo.flows.console.follow import POLL_S, RunFailedError
-from starpo.flows.console.listing import print_rows
+from starpo.flows.console.listing import print_records
 from starpo.flows.console.pages import write_page
 from starpo.flows.console.second_witness import ADVICE, SILENCE_S
 from starpo.flows.console.table import print_table
@@ -86,11 +87,11 @@ def follow_study(
 
 def print_known(studies: Kind, shipped: Shipped, as_json: bool) -> None:
     """Print the shipped studies with their descriptions, and those with a result in the store."""
-    kind, results = shipped.word.split()[-1], studies.names()
+    results = studies.names()
     about = {name: shipped.description(name) for name in shipped.names()}
     about |= {name: f"{shipped.word} of your own" for name in results if name not in about}
-    rows = [{kind: name, "about": text, "result": name in results} for name, text in about.items()]
-    print_rows(rows, as_json, f"{kind}s", f"no {kind}")
+    rows = [GridRow(grid=name, about=text, result=name in results) for name, text in about.items()]
+    print_records(rows, as_json, "grids", "no grid")
 
 
 def print_asked_result(studies: Kind, shipped: Shipped, given: str, as_json: bool) -> None:
@@ -117,7 +118,7 @@ def print_result(studies: Kind, name: str, as_json: bool) -> None:
     """
     result, console = studies.get(name), Console()
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        print_json(result)
         return
     for table in type(studies).tables(result):
         if not table.rows:

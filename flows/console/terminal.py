@@ -12,6 +12,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, TextIO
 
+from pydantic import BaseModel
 from rich.console import Console as RichConsole
 from rich.console import ConsoleOptions, RenderableType
 from rich.progress import TextColumn
@@ -75,6 +76,12 @@ def print_json(value: Any) -> None:
     write(json_text(as_json_value(value), indent=2))
 
 
+def print_json_line(value: Any) -> None:
+    """Print a value as one line of JSON, at once."""
+    write(json_text(as_json_value(value)))
+    sys.stdout.flush()
+
+
 def json_text(value: Any, indent: int | None = None) -> str:
     """Serialise a value as JSON without loss; control and invisible characters are written as `\\uXXXX`."""
     return visible(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent), _escape)
@@ -93,6 +100,8 @@ def as_json_value(value: Any) -> Any:
             return value.isoformat()
         case bytes():
             return value.hex()
+        case BaseModel():
+            return as_json_value(value.model_dump(mode="json", by_alias=True))
         case dict():
             return {str(key): as_json_value(item) for key, item in value.items()}
         case list() | tuple():

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from starpo.flows.console.documents.runs import PlayedTurn
 from starpo.flows.console.listing import recorded_stages
 from starpo.flows.console.table import print_record
 from starpo.flows.console.terminal import Console, print_json, say
@@ -40,7 +41,7 @@ def print_trajectory(
         ConfigError: If the run has no such iteration, or the rollout no such trajectory.
     """
     if as_json:
-        print_json(read_trajectory(store, run, iteration, trajectory))
+        print_json([PlayedTurn(**row) for row in read_trajectory(store, run, iteration, trajectory)])
         return
     rows, data = _rows(store, run, iteration, trajectory)
     rewards = _rewards(store, data, trajectory)

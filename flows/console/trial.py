@@ -1,5 +1,6 @@
-"""`starpo validate --play`: the episodes of a trial, in lines for people."""
+"""`starpo validate --play`: the episodes of a trial."""
 
+from starpo.flows.console.documents.planning import FirstEpisodes
 from starpo.flows.console.terminal import Console, say
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted, duration
@@ -17,14 +18,31 @@ def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:
         ConfigError: If the embedded policy is to play, and the store does not have it.
     """
     console = Console()
-    with ModelPlacement() as placement:
-        folder, is_start, name = _first_policy(config, store, placement)
-        with console.status(f"playing {counted(num_episodes, 'episode')}"):
-            trial = play_trial(config, folder, num_episodes, store, lambda line: say(console, f"refused: {line}"))
+    trial, is_start, name = _play(config, num_episodes, store, console)
     for line in describe(trial, config, name):
         say(console, line)
     for advice in trial.advice(config, is_start=is_start):
         say(console, f"advice: {advice}")
+
+
+def first_episodes(config: StarPOConfig, num_episodes: int, store: Store) -> FirstEpisodes:
+    """Play a trial, for machines; see `show_trial`."""
+    trial, is_start, name = _play(config, num_episodes, store, Console(stderr=True))
+    return FirstEpisodes(
+        policy=name,
+        trial=trial,
+        rollout_seconds=num_episodes_of(config) * trial.episode_s,
+        advice=trial.advice(config, is_start=is_start),
+    )
+
+
+def _play(config: StarPOConfig, num_episodes: int, store: Store, console: Console) -> tuple[Trial, bool, str]:
+    """Return what the first policy's episodes showed, whether it is that one, and its name for people."""
+    with ModelPlacement() as placement:
+        folder, is_start, name = _first_policy(config, store, placement)
+        with console.status(f"playing {counted(num_episodes, 'episode')}"):
+            trial = play_trial(config, folder, num_episodes, store, lambda line: say(console, f"refused: {line}"))
+    return trial, is_start, name
 
 
 def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:

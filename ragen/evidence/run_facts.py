@@ -73,7 +73,7 @@ def run_facts(store: Store, run: RunRecord, recorded: Mapping[int, StageKeys] | 
         **_state_facts(store, run.name, state),
         "iterations": sum("rollout" in stages or "update" in stages for stages in recorded.values()),
         "updates": sum("update" in stages for stages in recorded.values()),
-        "planned": run.config.get("iterations"),
+        "planned": planned if isinstance(planned := run.config.get("iterations"), int) else None,
         "warning": _warning(run, state, recorded),
         "num_evaluations": len(curve),
         "success_first": curve[0]["success"] if curve else None,

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from starpo.flows.cli.cancel import CancelError, cancel_run
+from starpo.flows.console.documents.training import Cancellation
 from starpo.flows.outcome import Outcome
 from starpo.flows.server import ServerGoneError
 from starpo.ragen.core.errors import StoreError
@@ -46,12 +47,10 @@ def store(tmp_path, monkeypatch):
 
 @pytest.fixture
 def printed(store, monkeypatch):
-    def run(prefect: Prefect, name: str = "mine") -> str:
+    def run(prefect: Prefect, name: str = "mine") -> Cancellation:
         monkeypatch.setattr("starpo.flows.cli.cancel.unfinished", prefect.unfinished)
         monkeypatch.setattr("starpo.flows.cli.cancel.FlowRun", prefect.flow_run)
-        console = Console(file=io.StringIO(), width=200)
-        cancel_run(store, name, console)
-        return console.file.getvalue()  # type: ignore[attr-defined]
+        return cancel_run(store, name, Console(file=io.StringIO(), width=200))
 
     return run
 
@@ -64,7 +63,7 @@ def _not_at_work(store, monkeypatch):
 @pytest.mark.usefixtures("_not_at_work")
 def test_cancelled_run_has_cancelled_state(printed, store):
     prefect = Prefect("mine", "other")
-    assert "run mine is cancelled" in printed(prefect)
+    assert printed(prefect) == Cancellation(run="mine", outcome="cancelled", state="cancelled")
     assert prefect.cancelled == [prefect.runs[0].id]
     state = store.runs.state("mine")
     assert (state.status, state.metrics) == ("cancelled", {"iteration": 3})
@@ -74,17 +73,17 @@ def test_cancelled_run_has_cancelled_state(printed, store):
 @pytest.mark.usefixtures("_not_at_work")
 def test_same_name_in_other_store_untouched(printed, store, tmp_path):
     elsewhere = Prefect("mine", store=str(tmp_path / "elsewhere"))
-    assert "is not running" in printed(elsewhere)
+    assert printed(elsewhere) == Cancellation(run="mine", outcome="not running", state="interrupted")
     assert elsewhere.cancelled == []
     here = Prefect("mine", store=store.address)
-    assert "run mine is cancelled" in printed(here)
+    assert printed(here).outcome == "cancelled"
     assert len(here.cancelled) == 1
 
 
 @pytest.mark.usefixtures("_not_at_work")
 def test_run_finished_meanwhile_stays_completed(printed, store):
     store.runs.set_state("mine", "completed", "completed")
-    assert "finished before it could be cancelled" in printed(Prefect("mine", outcome=Outcome("completed", "")))
+    assert printed(Prefect("mine", outcome=Outcome("completed", ""))).outcome == "finished before"
     assert store.runs.state("mine").status == "completed"
 
 
@@ -112,7 +111,7 @@ def test_ended_run_needs_no_server(printed, store, monkeypatch):
     prefect = Prefect()
     prefect.unfinished = lambda _: (_ for _ in ()).throw(ServerGoneError("no answer"))
     store.runs.set_state("mine", "completed", "completed")
-    assert printed(prefect) == "run mine is not running (completed): there is nothing to cancel\n"
+    assert printed(prefect) == Cancellation(run="mine", outcome="not running", state="completed")
 
 
 def test_silent_server_claims_nothing(printed):
@@ -130,5 +129,5 @@ def test_an_unknown_one_suggests_near_ones(printed):
 @pytest.mark.usefixtures("_not_at_work")
 def test_ablation_known_only_to_prefect(printed):
     prefect = Prefect("filter-keep")
-    assert "run filter-keep is cancelled" in printed(prefect, "filter-keep")
+    assert printed(prefect, "filter-keep") == Cancellation(run="filter-keep", outcome="cancelled", state=None)
     assert len(prefect.cancelled) == 1

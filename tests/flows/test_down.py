@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from starpo.flows.cli.down import down
+from tests.flows.documents import check
 
 
 def test_work_pool_runs_continue_unnamed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,3 +21,5 @@ def test_work_pool_runs_continue_unnamed(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr("starpo.flows.server.stop", lambda _: ["serve", "server"])
     down()
     assert "active runs stopped: served\n" in capsys.readouterr().out
+    down(as_json=True)
+    assert check("down", capsys.readouterr().out) == {"stopped": ["serve", "server"], "runs": ["served"]}

@@ -15,6 +15,7 @@ import pytest
 
 from starpo.flows import cli
 from starpo.flows.cli.commands import COMMANDS, load
+from starpo.flows.console.documents.forms import form_of
 from starpo.flows.console.follow import RunFailedError, follow_run
 from starpo.flows.console.terminal import Console
 from starpo.flows.logs import _Record
@@ -26,6 +27,7 @@ from starpo.ragen.studies.studies import Ablations, Sweeps
 from starpo.schemas.manifest import Stage
 from tests.examples import example
 from tests.flows import command as in_process
+from tests.flows.documents import check
 from tests.flows.hostile import (
     BROKEN,
     FAILED,
@@ -70,6 +72,8 @@ TRAJECTORY = str(example("turns")["trajectory_id"][0])
 HELP = ["--help"]
 ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends with exit code 0, and what does not
     "train": ([], [["smoke", "--run", RUN], [EVIL], ["smoke", "--set", f"filter.keep={EVIL}"]]),
+    "skill": ([["{out}/skill"], ["{out}/skill", "--json"]], [["/dev/null/x"]]),
+    "schema": ([[], ["--json"], ["show"]], [[EVIL]]),
     "up": ([HELP], []),  # starts a server, and reads no store
     "view": ([HELP], []),  # serves pages, which tests/ragen/evidence/view looks at
     "down": ([[]], []),
@@ -179,7 +183,7 @@ def test_output_holds_no_raw_control_characters(
         assert_nothing_raw(out + err)
         assert status or all(Path(part).exists() for part in given if part.startswith(str(tmp_path)))
         if "--json" in arguments and status == 0:
-            json.loads(out)
+            check(form_of([*command.split(), *given]), out)
     for page in [*tmp_path.glob("*.html"), *tmp_path.glob("*.svg")]:
         content = page.read_text(encoding="utf-8")
         assert_nothing_raw(re.sub("long(long)+", "", content)[:2_900_000])

@@ -21,6 +21,7 @@ from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from starpo.tasks.loop.verify import verify_run
 from tests.examples import example_turns
+from tests.flows.documents import check
 
 KEEP_ALL = ("--set", "filter.strategy=none", "--set", "filter.should_drop_zero_variance=false")
 
@@ -49,8 +50,9 @@ def test_every_form_gives_the_same_artifact(store: Store, parquet: Path, tmp_pat
     (tmp_path / "turns.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
     files = [parquet, tmp_path / "turns.feather", tmp_path / "turns.jsonl"]
     result = run_import(store, "mine", *files, "--json")
-    counts = json.loads(result.stdout[result.stdout.index("{") :])
-    assert counts == {"run": "mine", "iterations": 3, "turns": 3 * table.num_rows}
+    assert check("import", result.stdout) == {
+        "run": "mine", "iterations": 3, "turns": 3 * table.num_rows, "traces": None, "set_aside": None
+    }  # fmt: skip
     keys = {stages["rollout"]["turns"] for stages in store.runs.iterations("mine").values()}
     assert len(keys) == 1
     assert store.read_table("turns", keys.pop()).equals(example_turns(3))

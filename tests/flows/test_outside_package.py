@@ -174,12 +174,12 @@ def test_commands_in_help_and_runnable(site: Path) -> None:
 def test_preset_uses_all_package_parts(site: Path) -> None:
     (row,) = (row for row in json.loads(starpo(site, "presets", "--json").stdout) if row["preset"] == "warehouse-fast")
     assert row["about"] == "A warehouse, played fast. Of starpo-acme 1.5."
-    settings = json.loads(starpo(site, "validate", "warehouse-fast", "--json").stdout)
+    settings = json.loads(starpo(site, "validate", "warehouse-fast", "--settings").stdout)
     assert settings["rollout"]["fast"] == {"share": 0.75}
     assert (settings["rollout"]["engine"], settings["update"]["learner"]) == ("fast", "sharded")
     assert settings["environment"]["type"] == "warehouse"
     (site / "mine.toml").write_text('extends = ["warehouse-fast"]\niterations = 3\n')
-    assert json.loads(starpo(site, "validate", "mine.toml", "--json").stdout)["iterations"] == 3
+    assert json.loads(starpo(site, "validate", "mine.toml", "--settings").stdout)["iterations"] == 3
     assert "warehouse-grid" in starpo(site, "ablate", "--list").stdout
 
 

@@ -227,7 +227,7 @@ def test_methods_listed_and_validated_by_name() -> None:
     listed = CliRunner().invoke(app, ["presets", "--methods", "--json"])
     assert [row["method"] for row in json.loads(listed.stdout)] == METHODS.names()
     answer = CliRunner().invoke(
-        app, ["validate", "sokoban", "--method", "gspo", "--set", "update.clip_low=0.1", "--json"]
+        app, ["validate", "sokoban", "--method", "gspo", "--set", "update.clip_low=0.1", "--settings"]
     )
     update = json.loads(answer.stdout)["update"]
     assert (update["ratio"], update["clip_low"], update["clip_high"]) == ("sequence", 0.1, 4e-4)

@@ -22,6 +22,7 @@ from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.learning.stored_episodes import choose_episodes
 from starpo.ragen.runs.stored_images import read_places
 from starpo.ragen.store import Store
+from tests.flows.documents import check
 
 AGENT = """
 import json
@@ -54,9 +55,10 @@ def test_command_recorded_as_run(store, policy, tmp_path, is_rated):
     (tmp_path / "agent.py").write_text(AGENT)
     rated = ("--reward", "output") if is_rated else ()
     made = record(store, policy, "--times", "2", *rated, "--json", "--", sys.executable, str(tmp_path / "agent.py"))
-    assert json.loads(made.stdout[made.stdout.index("{") :]) == {
-        "run": "seen", "episodes": 2, "failed": 0, "turns": 2
-    }, made.output  # fmt: skip
+    assert made.exit_code == 0, made.output
+    assert check("record", made.stdout) == {
+        "run": "seen", "episodes": 2, "failed": 0, "turns": 2, "server_errors": None
+    }  # fmt: skip
     stages = store.runs.iterations("seen")[0]
     turns = store.read_table("turns", stages["rollout"]["turns"]).to_pylist()
     assert [json.loads(row["info"])["program"] for row in turns] == ["done", "done"]

@@ -147,6 +147,8 @@ def test_listings_are_whole(command, width, store, monkeypatch):
     rows = json.loads(ragen(width, *command, "--json"))
     if command == ("runs",):  # these are quick to read; --json has more
         rows = [{name: row[name] for name in ("run", "state", "updates")} for row in rows]
+    if command == ("envs",):  # nothing was checked
+        rows = [{name: row[name] for name in ("name", "type", "about")} for row in rows]
     assert_whole(ragen(width, *command), rows, width)
 
 

@@ -65,7 +65,7 @@ def test_file_settings_become_parameter_and_name(file, tmp_path, started, capsys
     assert (parameters["preset"], parameters["overrides"], parameters["seed"]) == ("mine", {"filter.keep": 0.5}, 7)
     assert run == default_run_name("mine", preset(str(file), {"filter.keep": 0.5, "seed": 7}))
     shown = capsys.readouterr().out
-    assert f'$ prefect deployment run starpo/custom -p config="$(starpo validate {file} --json)" -p' in shown
+    assert f'$ prefect deployment run starpo/custom -p config="$(starpo validate {file} --settings)" -p' in shown
 
 
 def test_a_preset_has_its_own_deployment(tmp_path, started):

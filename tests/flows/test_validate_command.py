@@ -25,7 +25,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_validate_prints_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     validate("smoke")
     first, lengths = capsys.readouterr().out.splitlines()
-    assert first == "smoke: valid; 2 iterations of sokoban. --json shows it all."
+    assert first == "smoke: valid; 2 iterations of sokoban. --settings shows them all."
     assert lengths == (
         "environment: first prompts of 24 tokens; with 1 response of 64 at most 88, where 256 are allowed; the model "
         "has 2,048 positions"

@@ -16,6 +16,7 @@ import pytest
 from starpo.flows import view_server
 from starpo.flows.cli import main
 from starpo.ragen.store import Store
+from tests.flows.documents import check
 from tests.permissions import obey_permissions
 
 
@@ -68,13 +69,15 @@ def test_usual_port_in_use_is_replaced(monkeypatch) -> None:
 
 
 @contextmanager
-def serving(store: Store, *arguments: str, prepare: Callable[[], None] | None = None) -> Iterator[str]:
+def serving(
+    store: Store, *arguments: str, prepare: Callable[[], None] | None = None, num_lines: int = 2
+) -> Iterator[str]:
     """Serve the store, and return what is printed; the process prepares itself before it begins."""
     command = [sys.executable, "-m", "starpo.flows.cli", "view", "--no-browser", "--port", "0", *arguments]
     command += ["--store", store.url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=prepare) as process:
         assert process.stdout is not None
-        yield "".join(process.stdout.readline() for _ in range(2))
+        yield "".join(process.stdout.readline() for _ in range(num_lines))
         process.terminate()
 
 
@@ -86,6 +89,14 @@ def test_serving_writes_nothing(store: Store) -> None:
         assert address.endswith("/run/mine")
         assert urllib.request.urlopen(address, timeout=30).status == 200
     assert sorted(str(path) for path in Path(store.url).rglob("*")) == before  # nothing is written
+
+
+@pytest.mark.ci
+def test_page_address_as_json(store: Store) -> None:
+    with serving(store, "mine", "--json", num_lines=1) as printed:
+        page = check("view", printed)
+        assert urllib.request.urlopen(page["address"], timeout=30).status == 200
+    assert page["store"] == store.url
 
 
 @pytest.mark.ci

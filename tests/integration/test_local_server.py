@@ -16,6 +16,7 @@ import pytest
 
 from starpo.flows.server import served_environment
 from tests.flows.command import Result, ragen
+from tests.flows.documents import check
 
 pytestmark = pytest.mark.timeout(420)
 BIN = Path(sys.executable).parent
@@ -58,9 +59,10 @@ class Shell:
 def shell(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -> Iterator[Shell]:
     shell = Shell(tmp_path_factory.mktemp("user"))
     begun(shell.folder / "store")
-    started = shell("starpo", "up")
+    started = shell("starpo", "up", "--json")
     try:
         assert started.returncode == 0, started.stderr
+        check("up", started.stdout)
         yield shell
     finally:
         shell("starpo", "down")

@@ -1,6 +1,5 @@
 """Replaying a real run on a real server: shared and new artifacts, the comparison, and damaged stores."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.tasks.loop.verify import verify_run
 from starpo.tasks.progress import RunProgress
+from tests.flows.documents import check
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -194,7 +194,7 @@ def test_replay_can_be_shown_and_reported(base: Store, capsys: pytest.CaptureFix
     show(run, iteration=0, store=base.url, as_json=True)
     assert "replay/weight_change_cosine" in capsys.readouterr().out
     print_comparison(base, run, as_json=True)
-    facts = json.loads(capsys.readouterr().out)
+    facts = check("replay", capsys.readouterr().out)
     assert set(facts["evaluation"]) == {"base", "branch"}
     of_base, of_branch = (facts["evaluation"][side]["success"] for side in ("base", "branch"))
     difference = facts["difference"]

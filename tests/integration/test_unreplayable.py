@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from starpo.flows.cli.lineage import lineage_json
+from starpo.flows.cli.lineage import lineage_document
 from starpo.flows.cli.show import print_run
 from starpo.flows.presets import preset
 from starpo.ragen.envs.bandit.environment import Bandit, BanditSettings
@@ -96,8 +96,8 @@ def test_mark_is_shown_with_run(finished: Path, capsys: pytest.CaptureFixture[st
     print_run(store, RUN, as_json=False)
     assert f"cannot be replayed: {REASON}" in " ".join(capsys.readouterr().out.split())
     assert f"cannot be replayed: {REASON}" in render_report(gather(store, RUN))
-    works = lineage_json(lineage(store, f"{RUN}:0:update"))["works"]
-    assert {work["stage"] for work in works if "replay_fault" in work} == {"warm_start", "rollout", "evaluate"}
+    works = lineage_document(lineage(store, f"{RUN}:0:update")).works
+    assert {work.stage for work in works if work.replay_fault} == {"warm_start", "rollout", "evaluate"}
 
 
 def test_replay_mark_excuses_no_forgery(finished: Path) -> None:

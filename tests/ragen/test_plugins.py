@@ -97,7 +97,7 @@ SETTINGS = (
 
 @pytest.mark.ci
 def test_settings_accept_installed_packages_names(installed: Path) -> None:
-    result = ragen(installed, "validate", "bandit", *SETTINGS, "--json")
+    result = ragen(installed, "validate", "bandit", *SETTINGS, "--settings")
     assert (result.returncode, result.stderr) == (0, "")
     code = (
         "import json; from starpo.flows.presets import preset; from starpo.tasks.loop.run_code import code_of; "
