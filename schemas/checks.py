@@ -132,6 +132,13 @@ CHECKS: dict[str, dict[str, list[Check]]] = {
         ("score return_std return_mean return_max return_min", _finite),
         ("success_rate", _share),
     ),
+    "curriculum": _of(
+        ("level", _not_empty),
+        ("place num_groups", _counts),
+        ("base_share share success", _share),
+        ("recent", each_item("holds shares, 0 to 1", pl.element().is_between(0, 1))),
+        ("owed", _finite),
+    ),
     "samples": _of(
         ("trajectory_id group_id", _not_empty),
         ("num_tokens mean_ratio old_behaviour_gap", _counts),

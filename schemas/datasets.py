@@ -255,6 +255,24 @@ SELECTION = Dataset(
     ),
 )
 
+CURRICULUM = Dataset(
+    name="curriculum",
+    version=1,
+    row="a level of the curriculum",
+    key=("level",),
+    columns=(
+        Column("level", pa.string(), "tag of the environment's part"),
+        Column("place", pa.int32(), "0 is the easiest"),
+        Column("base_share", pa.float64(), "share in the environment and its panel; sums to 1"),
+        Column("share", pa.float64(), "share of the groups of the rollout that follows; sums to 1"),
+        Column("is_open", pa.bool_(), "whether share is above 0"),
+        Column("success", pa.float64(), "mean of recent; null: no group yet", nullable=True),
+        Column("recent", DOUBLES, "success rates of its latest groups with a valid trajectory, oldest first"),
+        Column("num_groups", pa.int64(), "groups played so far"),
+        Column("owed", pa.float64(), "groups that its shares so far gave it, minus num_groups"),
+    ),
+)
+
 SAMPLES = Dataset(
     name="samples",
     version=1,
@@ -368,5 +386,5 @@ EPISODE_TURNS = Dataset(
 _EVALUATED = (EPISODES, EPISODE_TURNS)
 DATASETS: dict[str, Dataset] = {
     d.name: d
-    for d in (TURNS, SIBLINGS, REWARDS, SELECTION, SAMPLES, TRAINED, METRICS, *_EVALUATED, IMAGES, TURN_IMAGES)
+    for d in (TURNS, SIBLINGS, REWARDS, SELECTION, CURRICULUM, SAMPLES, TRAINED, METRICS, *_EVALUATED, IMAGES, TURN_IMAGES)
 }

@@ -63,6 +63,27 @@ _SELECTION_TABLE = (
     ),
 )
 
+_CURRICULUM_ROWS = (
+    Rule(("is_open", "share"), "is true exactly where share is above 0", col("is_open") == (col("share") > 0)),
+    Rule(
+        ("success", "recent"),
+        "is the mean of recent, and null where that is empty",
+        pl.when(col("recent").list.len() == 0)
+        .then(col("success").is_null())
+        .otherwise(close(col("success"), col("recent").list.mean()).fill_null(False)),
+    ),
+    Rule(
+        ("num_groups", "recent"),
+        "is at least the number of recent groups",
+        col("num_groups") >= col("recent").list.len(),
+    ),
+)
+
+_CURRICULUM_TABLE = (
+    *(Rule((name,), "sums to 1", (col(name).sum() - 1).abs() <= 1e-9) for name in ("base_share", "share")),
+    Rule(("place",), "is a permutation of 0, 1, 2, ...", col("place").is_unique() & (col("place") < pl.len())),
+)
+
 _SAMPLE_TABLE = (
     Rule(
         ("loss_share",),
@@ -121,6 +142,7 @@ ROW_RULES: dict[str, tuple[Rule, ...]] = {
     "turn_images": (),
     "rewards": _REWARD_ROWS,
     "selection": _SELECTION_ROWS,
+    "curriculum": _CURRICULUM_ROWS,
     "samples": (),
     "trained_tokens": (*aligned("has_loss", "advantages", "ratios", "clip_fractions"),),
     "metrics": (),
@@ -136,6 +158,7 @@ ACROSS_RULES: dict[str, tuple[Rule, ...]] = {
     "turn_images": TURN_IMAGE_TABLE,
     "rewards": _REWARD_TABLE,
     "selection": _SELECTION_TABLE,
+    "curriculum": _CURRICULUM_TABLE,
     "samples": _SAMPLE_TABLE,
     "trained_tokens": (),
     "metrics": _METRIC_TABLE,

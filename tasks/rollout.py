@@ -34,12 +34,13 @@ def rollout(
     checkpoint: str,
     attempt: int = 0,
     progress: RunProgress | None = None,
+    curriculum: str = "",
 ) -> Work:
     """Sample the iteration's groups with this checkpoint.
 
     Initial states of the run's evaluation panels are never played: they are excluded by digest. Group numbers, and with
     them the seeds, continue from attempt to attempt, so two attempts play the same groups as one rollout of twice the
-    size. In a mixture, each group is assigned to a part; the assignment is the same in every iteration.
+    size. In a mixture, each group is assigned to a part, in every iteration alike or as a curriculum says.
 
     Args:
         iteration: Updates completed before it.
@@ -47,6 +48,7 @@ def rollout(
         checkpoint: Key of the sampling policy.
         attempt: Index of this rollout within the iteration, from 0.
         progress: Receives its progress.
+        curriculum: Key of the curriculum with the shares of the parts; "" for the environment's own shares.
 
     Raises:
         ConfigError: If the engine can only evaluate, or `rollout.search` is set and the environment cannot be cloned.
@@ -74,7 +76,8 @@ def rollout(
     siblings = () if search is None else ("siblings",)
     images = ("images", "turn_images") if config.agent.shows_images else ()
     outputs = (*siblings, *images, "turns")
-    return Work(STAGE, outputs, do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
+    inputs = {"checkpoint": checkpoint} | ({"curriculum": curriculum} if curriculum else {})
+    return Work(STAGE, outputs, do, settings, inputs, config.seed, code, part)
 
 
 def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
@@ -116,10 +119,16 @@ def _play(
     settings = config.rollout
     excluded = excluded_states(held_out(config))
     path = config.seed, "environment", iteration
-    tags = config.environment.assign_parts((attempt + 1) * settings.num_groups)
+    number = (attempt + 1) * settings.num_groups
+    if "curriculum" in work.inputs:
+        from starpo.ragen.learning.levels import deal_levels
+
+        tags = deal_levels(store.read_table("curriculum", work.inputs["curriculum"]), number)
+    else:
+        tags = config.environment.assign_parts(number)
     groups = [
         (f"g{group:04d}", fresh_env_seed(config.environment, *path, group, excluded=excluded, tag=tags[group]))
-        for group in range(attempt * settings.num_groups, (attempt + 1) * settings.num_groups)
+        for group in range(attempt * settings.num_groups, number)
     ]
     checkpoint = work.inputs["checkpoint"]
     job = RolloutJob(

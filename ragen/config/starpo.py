@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, ValidationError, model_validator
 
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.curriculum import CurriculumConfig
 from starpo.ragen.config.diagnostics import DiagnosticsConfig
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.evaluation import EvaluationConfig
@@ -48,6 +49,9 @@ class StarPOConfig(Settings):
     10th; then none is dropped that cannot be derived again."""
     environment: EnvironmentConfig
     """The environment that is trained on."""
+    curriculum: CurriculumConfig | None = Field(None, exclude_if=lambda curriculum: curriculum is None)
+    """How often rollouts play each part of the environment, by the success of the groups before; panels always play all
+    by the environment's shares. None: rollouts play them by these shares too."""
     policy: PolicyConfig = TinyPolicy()
     """Origin of the first checkpoint."""
     agent: AgentConfig = AgentConfig()
@@ -133,6 +137,8 @@ class StarPOConfig(Settings):
                 f"'{self.rollout.engine}' does not know the architecture of the embedded policy that sees them: set "
                 "rollout.engine = 'torch', or take a pretrained policy"
             )
+        if self.curriculum is not None:
+            self.curriculum.check_fits(type_name, self.tags)
         self.filter.check_fits(self.rollout)
         self.update.check_fits(self.rollout, self.agent, self.reward)
         thresholds = (

@@ -29,6 +29,7 @@ ENVIRONMENTS = _registry(
         "questions": "starpo.ragen.envs.questions.environment:Questions",
         "search_qa": "starpo.ragen.envs.search_qa.environment:SearchQA",
         "mixture": "starpo.ragen.envs.mixture.environment:Mixture",
+        "levels": "starpo.ragen.envs.mixture.levels:Levels",
         "game_2048": "starpo.ragen.envs.game_2048.environment:Game2048",
         "rubik": "starpo.ragen.envs.rubik.environment:Rubik",
         "sudoku": "starpo.ragen.envs.sudoku.environment:Sudoku",
@@ -105,6 +106,9 @@ SCENES = _registry(
 SEARCHES = _registry("searches", {}, takes_targets=True)
 """Functions that play episodes as `ragen.agents.rollout.loop.play` does, taking each turn's response from several. They
 receive their settings before the deadline, and attach each turn's candidates (`ragen.agents.rollout.siblings`)."""
+
+CURRICULA = _registry("curricula", {}, takes_targets=True)
+"""Functions `(list of ragen.learning.levels.Level, settings) -> shares [levels]`: how often each level is played."""
 
 FILTERS = _registry(
     "filters",
@@ -268,7 +272,7 @@ AUDITS = _registry("audits", {})
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
 PLUGGABLE = (
-    ENVIRONMENTS, SCORINGS, SCENES, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, COMPANIONS, ADVANTAGES,
+    ENVIRONMENTS, SCORINGS, SCENES, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, CURRICULA, FILTERS, COMPANIONS, ADVANTAGES,
     SHAPINGS, SURROGATES, TURN_ORDERS, ENGINES, LEARNERS, AUDITS,
 )  # fmt: skip
 """Registries to which installed packages may add names."""

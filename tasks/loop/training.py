@@ -9,8 +9,8 @@ checkpoint -> rollout -> reward -> variance_filter -> diagnose -> update -> chec
 Its stages are delegated to a `Runner`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
@@ -19,7 +19,7 @@ from starpo.ragen.learning.control.alarm import Alarm, is_due
 from starpo.ragen.learning.control.collapse import WATCHED
 from starpo.ragen.learning.control.rollout_use import RolloutUse
 from starpo.ragen.learning.control.standstill import EXPLAINING, JUDGED, NUM_KEPT, why_idle
-from starpo.ragen.runs.work import Keys
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store.attempts import kind_of, numbered, of_kind
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
@@ -32,8 +32,8 @@ from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import warm_start
 
-PlayAttempt = Callable[[int], str]
-"""Plays the attempt with this index and returns the key of its turns."""
+PlayAttempt = Callable[[int], Keys]
+"""Plays the attempt with this index and returns its keys."""
 
 
 def train(runner: Runner, config: StarPOConfig) -> None:
@@ -56,6 +56,8 @@ def train(runner: Runner, config: StarPOConfig) -> None:
     begin = warm_start(config, stored, runner.progress, should_render=should_render)
     first = checkpoint = runner.stage(0, begin)["checkpoint"]
     turns: Keys = {}
+    data: Keys = {}  # turns, rewards and selections of the newest rollout
+    levels = ""  # the curriculum that it followed
     ahead: Keys = {}  # the next rollout, if it was played concurrently with the last update
     lag = 0  # number of updates by which the sampling policy is behind when its rollout is first used
     checkpoints = [first]
@@ -72,8 +74,12 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         play_attempt: PlayAttempt | None = None
         if use.should_collect(iteration):
             lag = 1 if ahead else 0
-            turns = ahead or runner.stage(iteration, rollout(iteration, now, checkpoint, progress=runner.progress))
-            play_attempt = partial(_play_attempt, runner, iteration, now, checkpoint)
+            if ahead:
+                levels = ahead["curriculum"]
+            elif following := _curriculum(iteration, now, levels, data):
+                levels = runner.stage(iteration, following)["curriculum"]
+            play_attempt = partial(_play_attempt, runner, iteration, now, checkpoint, levels)
+            turns = ahead or play_attempt(0)
         else:
             reuse_rollouts(runner, iteration, turns)
         played[iteration] = turns["turns"]
@@ -102,7 +108,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
                 )
         else:
             num_empty = 0
-            with _next_rollout(runner, config, iteration + 1, checkpoint) as ahead:
+            with _next_rollout(runner, config, iteration + 1, checkpoint, levels, data) as ahead:
                 progress, is_kept = runner.progress, runner.is_kept(iteration + 1)
                 work = update(now, iteration, checkpoint, first, data, progress, is_kept=is_kept)
                 checkpoint = runner.stage(iteration, work)["checkpoint"]
@@ -146,8 +152,20 @@ def _collected(iteration: int, played: Mapping[int, str]) -> int:
     return min(other for other, turns in played.items() if turns == played[iteration]) or iteration
 
 
-def _play_attempt(runner: Runner, iteration: int, config: StarPOConfig, checkpoint: str, attempt: int) -> str:
-    return runner.stage(iteration, rollout(iteration, config, checkpoint, attempt, runner.progress))["turns"]
+def _play_attempt(
+    runner: Runner, iteration: int, config: StarPOConfig, checkpoint: str, levels: str, attempt: int
+) -> Keys:
+    return runner.stage(iteration, rollout(iteration, config, checkpoint, attempt, runner.progress, levels))
+
+
+def _curriculum(iteration: int, config: StarPOConfig, levels: str, data: Keys) -> Work | None:
+    """Return the stage of the shares that an iteration's rollout follows, from those of the rollout before it and its
+    data; None without a curriculum."""
+    if config.curriculum is None:
+        return None
+    from starpo.tasks.curriculum import curriculum
+
+    return curriculum(iteration, config, levels, of_kind(data, "selection"))
 
 
 def reuse_rollouts(runner: Runner, iteration: int, turns: Keys) -> None:
@@ -180,7 +198,7 @@ def reward_and_filter(
             continue
         if play_attempt is None or _is_enough(runner, config, iteration, of_kind(data, "selection")):
             break
-        data[numbered("turns", attempt)] = play_attempt(attempt)
+        data[numbered("turns", attempt)] = play_attempt(attempt)["turns"]
     runner.stage(iteration, diagnose(iteration, config.rollout.max_attempts, config.tags, **data))
     return data
 
@@ -213,16 +231,27 @@ def _is_enough(runner: Runner, config: StarPOConfig, iteration: int, selections:
     return is_last or kept >= wanted
 
 
+@contextmanager
 def _next_rollout(
-    runner: Runner, config: StarPOConfig, iteration: int, checkpoint: str
-) -> AbstractContextManager[Keys]:
+    runner: Runner, config: StarPOConfig, iteration: int, checkpoint: str, levels: str, data: Keys
+) -> Iterator[Keys]:
     """Play the rollout of an iteration during the preceding update, with the checkpoint that this update starts from.
 
-    A no-op if the settings require it to be played afterwards, or the run ends.
+    A no-op if the settings require it to be played afterwards, or the run ends. The curriculum that it follows is
+    known before the update, but recorded after it, so that a record never runs ahead of its iteration.
     """
     if config.rollout.staleness == 0 or iteration == config.iterations:
-        return nullcontext({})
-    return runner.concurrently(iteration, rollout(iteration, config.at(iteration), checkpoint))
+        yield {}
+        return
+    now = config.at(iteration)
+    following = _curriculum(iteration, now, levels, data)
+    if following:
+        levels = runner.unrecorded(iteration, following)["curriculum"]
+    with runner.concurrently(iteration, rollout(iteration, now, checkpoint, curriculum=levels)) as ahead:
+        yield ahead
+        if following:
+            levels = runner.stage(iteration, following)["curriculum"]
+    ahead["curriculum"] = levels
 
 
 def _evaluate_if_due(runner: Runner, config: StarPOConfig, iteration: int, checkpoint: str) -> None:

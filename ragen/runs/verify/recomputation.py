@@ -19,7 +19,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
 from starpo.schemas.manifest import Manifest
 
-ARITHMETIC = ("reward", "variance_filter", "diagnose")
+ARITHMETIC = ("reward", "variance_filter", "diagnose", "curriculum")
 """Stages that depend on stored rows alone: no machine and no version excuses another result (beyond rounding)."""
 
 

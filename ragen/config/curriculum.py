@@ -1,0 +1,23 @@
+"""`CurriculumConfig`: settings of any curriculum, discriminated by `type`: a registered name, or `module:attribute`."""
+
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from starpo.ragen.core.registry import CURRICULA
+from starpo.ragen.core.settings import named_settings, with_type
+
+if TYPE_CHECKING:
+    from starpo.ragen.core.curriculum import CurriculumSettings
+
+
+@cache
+def _settings_type(name: str) -> "type[CurriculumSettings]":
+    from starpo.ragen.core.curriculum import settings_of
+
+    return with_type(settings_of(name), name)
+
+
+if TYPE_CHECKING:
+    CurriculumConfig: TypeAlias = CurriculumSettings
+else:
+    CurriculumConfig = named_settings(CURRICULA, _settings_type)
