@@ -19,7 +19,17 @@ from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.limits import environment_call
 from starpo.ragen.core.lookup import needs, resolve
-from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES, SEARCHES, SUITES
+from starpo.ragen.core.registry import (
+    ADVANTAGES,
+    CURRICULA,
+    ENVIRONMENTS,
+    FILTERS,
+    PROMPTS,
+    REWARDS,
+    SCENES,
+    SEARCHES,
+    SUITES,
+)
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
@@ -84,6 +94,7 @@ def _obstacles(config: StarPOConfig, should_download: bool) -> list[str]:
 def _ambiguous_names(config: StarPOConfig) -> list[str]:
     """List built-in names that an installed package also declares."""
     used = [(PROMPTS, config.agent.prompt)]
+    used += [(CURRICULA, config.curriculum.type)] if config.curriculum else []
     for phase in config.phases:
         used += [(REWARDS, name) for name in phase.reward.components]
         used += [(SEARCHES, phase.rollout.search.type)] if phase.rollout.search else []

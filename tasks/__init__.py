@@ -2,6 +2,7 @@
 
 loop             the loops over the stages, and what walks them: training, replay, plans, verification, forks
 warm_start       (configuration) -> checkpoint; `first_checkpoint` has its kinds of policy
+curriculum       curriculum, selections -> curriculum: shares of the environment's parts
 rollout          checkpoint -> turns
 reward           turns -> rewards
 variance_filter  turns, rewards -> selection

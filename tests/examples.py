@@ -1,7 +1,7 @@
 """A small valid example of every dataset, for tests and benchmarks.
 
-turns, siblings, rewards, selection, samples, trained_tokens, metrics, episodes, episode_turns, images, turn_images:
-`example(kind)`
+turns, siblings, rewards, selection, curriculum, samples, trained_tokens, metrics, episodes, episode_turns, images,
+turn_images: `example(kind)`
 turns of any length: `example_turns(...)`
 any folder, stored: `put_folder(...)`
 """
@@ -168,6 +168,21 @@ def _selection() -> pa.Table:
     return _table("selection", columns)
 
 
+def _curriculum() -> pa.Table:
+    columns = {
+        "level": ["size-3", "size-4", "size-5"],
+        "place": [0, 1, 2],
+        "base_share": [0.5, 0.25, 0.25],
+        "share": [0.375, 0.625, 0.0],
+        "is_open": [True, True, False],
+        "success": [0.875, 0.5, None],
+        "recent": [[1.0, 0.75], [0.5], []],
+        "num_groups": [5, 1, 0],
+        "owed": [-0.25, 0.25, 0.0],
+    }
+    return _table("curriculum", columns)
+
+
 def _samples() -> pa.Table:
     columns = {
         "trajectory_id": ["group-00000001/0000", "group-00000001/0001"],
@@ -237,6 +252,7 @@ _MAKERS = {
     "siblings": _siblings,
     "rewards": _rewards,
     "selection": _selection,
+    "curriculum": _curriculum,
     "samples": _samples,
     "trained_tokens": _trained_tokens,
     "metrics": _metrics,

@@ -113,13 +113,23 @@ def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> No
     if "variance_filter" in stages:
         columns = ["group_id", "score", "rank", "kept", "success_rate", "return_mean", "reason"]
         groups = read_attempts(store, "selection", recorded_data(stages), columns).to_pylist()
+    levels: list[dict[str, Any]] = []
+    if "curriculum" in stages:
+        columns = ["level", "share", "base_share", "success", "num_groups", "is_open"]
+        levels = store.read_table("curriculum", stages["curriculum"]["curriculum"], columns).to_pylist()
     if as_json:
-        print_json(IterationDetails(run=run, iteration=iteration, artifacts=artifacts, metrics=metrics, groups=groups))
+        print_json(
+            IterationDetails(
+                run=run, iteration=iteration, artifacts=artifacts, metrics=metrics, groups=groups, levels=levels
+            )
+        )
         return
     print_rows(artifacts, f"{run}, iteration {iteration}", "nothing stored")
     for sentence in unreplayable_of(store, [stages]):
         say(Console(), sentence)
     print_rows(metrics, "metrics", "no metrics")
+    if levels:
+        print_rows(levels, "levels of the curriculum that the rollout follows", "")
     ranked = sorted(groups, key=lambda group: group["rank"])
     without_reason = [{name: value for name, value in group.items() if name != "reason"} for group in ranked]
     print_rows(without_reason, "groups", "no filter in this iteration")
@@ -148,6 +158,8 @@ def _iteration_facts(run: RunRecord, metrics: Mapping[str, float]) -> dict[str, 
     }
     success = shown["success"]
     shown |= {name.removeprefix("rollout/"): name for name in sorted(metrics) if name.startswith(f"{success}/")}
+    shares = [name for name in sorted(metrics) if name.startswith("curriculum/share/")]
+    shown |= {name.removeprefix("curriculum/"): name for name in shares}
     shown["panel"] = f"evaluation/{run.environment}/success"
     return {label: metrics.get(name) for label, name in shown.items()}
 

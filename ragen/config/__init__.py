@@ -3,6 +3,7 @@
 environment  settings of any registered environment
 policy       origin of the first checkpoint; model_files: its files and their digest
 agent        how observations become prompts and responses become actions
+curriculum   settings of any registered curriculum
 rollout      sampling, group and shard sizes, the engine
 search       settings of any registered search
 engine       what an engine declares: torch_engine, vllm_engine, openai_engine, scripted_engine

@@ -14,6 +14,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import alternatives
 from starpo.ragen.core.lookup import Entry, resolve
 from starpo.ragen.core.registry import REWARDS, SCORINGS
+from starpo.ragen.envs.base import EnvironmentSettings
 
 _HEAD = """# Settings
 
@@ -52,7 +53,10 @@ def _variable_of(model: type[BaseSettings]) -> Callable[[str], str]:
 
 def _sections(path: str, model: type[BaseModel], chosen_by: str = "") -> Iterator[str]:
     title = f"{path or 'The run'}{f', {chosen_by}' if chosen_by else ''}"
-    inner = {name: alternatives(field.annotation) for name, field in model.model_fields.items()}
+    inner = {
+        name: {} if field.annotation is EnvironmentSettings else alternatives(field.annotation)  # of any environment
+        for name, field in model.model_fields.items()
+    }
     table = _table(model, lambda name: f"{path}.{name}".lstrip("."), skipped={name for name in inner if inner[name]})
     yield f"## {title}\n\n{(model.__doc__ or '').strip().partition(chr(10))[0]}\n\n{table}"
     for name, models in inner.items():

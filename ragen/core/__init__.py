@@ -6,7 +6,7 @@ identity, sources                               a digest of the code behind a na
 outputs                                         files and folders that commands write: whole, or not there
 guard, limits                                   calls of third-party code: limited, and without a trace
 pictures, tabular                               figures, and rows as CSV and LaTeX, as files
-candidates                                      what all searches have in common
+candidates, curriculum                          what all searches, all curricula have in common
 gone                                            names that were removed, and what to use
 counts, seeding, settings, frames, process_start, allocator
 """

@@ -272,7 +272,7 @@ AUDITS = _registry("audits", {})
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
 PLUGGABLE = (
-    ENVIRONMENTS, SCORINGS, SCENES, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, CURRICULA, FILTERS, COMPANIONS, ADVANTAGES,
-    SHAPINGS, SURROGATES, TURN_ORDERS, ENGINES, LEARNERS, AUDITS,
+    ENVIRONMENTS, SCORINGS, SCENES, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, CURRICULA, FILTERS, COMPANIONS,
+    ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS, ENGINES, LEARNERS, AUDITS,
 )  # fmt: skip
 """Registries to which installed packages may add names."""

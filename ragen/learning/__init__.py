@@ -3,6 +3,7 @@
 reward      components of a turn's reward
 filter      which groups are trained on, by their uncertainty
 objectives  the formulas of the papers in one place: advantages, losses, KL
+levels      levels of a curriculum: their success, their shares, the groups that these give
 learners    optimiser steps in one process, on a GPU or over ranks; checkpoints
 metrics     what a run measures while it trains
 control     what the metrics so far mean for the rest of a run: verdict, standstill, reuse of a rollout

@@ -34,9 +34,11 @@ from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.levels import next_curriculum
 from starpo.ragen.learning.metrics.iteration import filter_metrics, reward_metrics, rollout_metrics
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.methods.curricula.settings import PoolsSettings
 from starpo.ragen.methods.search.play import play_searching
 from starpo.ragen.methods.search.settings import BestOfConfig
 from starpo.ragen.runs.verify.actions import episode_differences, turn_differences
@@ -95,7 +97,7 @@ class Iteration:
         episodes = fold_episodes(self.played(["a", "b", "c"], 2), "sokoban", 0.5)
         samples, tokens = self.trained(turns, rewards, selection)
         siblings = self.searched()
-        tables = (turns, siblings, rewards, selection, samples, tokens, metrics, episodes)
+        tables = (turns, siblings, rewards, selection, self.levels(selection), samples, tokens, metrics, episodes)
         self.tables = dict(zip(MUTATED, tables, strict=True))
 
     def played(self, group_ids: list[str], size: int) -> pa.Table:
@@ -112,6 +114,10 @@ class Iteration:
         speaker = Speaker(self.tokenizer, self.contexts.stop_token_ids[0])
         place = (speaker, self.contexts, self.tokenizer, SOKOBAN, AGENT, SAMPLING, 2048, episodes)
         return take_siblings(play_searching(*place, BestOfConfig(num_candidates=3)))[1]
+
+    def levels(self, selection: pa.Table) -> pa.Table:
+        bases, config = {"sokoban": 2.0, "harder": 1.0, "hardest": 1.0}, PoolsSettings(window=2)
+        return next_curriculum(bases, config, next_curriculum(bases, config, None, []), [selection])
 
     def measured(self, turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> pa.Table:
         values = rollout_metrics(turns) | reward_metrics(rewards, turns) | filter_metrics(selection)

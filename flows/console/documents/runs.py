@@ -190,6 +190,23 @@ class GroupRow(JsonDocument):
     """The decision in words."""
 
 
+class LevelRow(JsonDocument):
+    """A level of the curriculum that the rollout follows."""
+
+    level: str
+    """Tag of the environment's part."""
+    share: float
+    """Share of the rollout's groups."""
+    base_share: float
+    """Share in the environment and its panel."""
+    success: float | None
+    """Mean success of its latest groups; null before the first."""
+    num_groups: int
+    """Groups played so far."""
+    is_open: bool
+    """Whether it has a share."""
+
+
 class IterationDetails(JsonDocument):
     """One iteration of a run."""
 
@@ -203,6 +220,8 @@ class IterationDetails(JsonDocument):
     """What was measured."""
     groups: list[GroupRow]
     """What the filter decided; empty without one."""
+    levels: list[LevelRow]
+    """Levels of its curriculum; empty without one."""
 
 
 class PromptMessage(JsonDocument):

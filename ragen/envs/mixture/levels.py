@@ -1,6 +1,6 @@
 """Levels: one environment at several values of its settings, as the parts of a mixture.
 
-    environment, fields, values -> tag -> the environment with these values: `size-3`, `size-4`, ...
+environment, fields, values -> tag -> the environment with these values: `size-3`, `size-4`, ...
 """
 
 import json
@@ -111,6 +111,6 @@ class LevelsSettings(EnvironmentSettings):
 
 
 class Levels(Mixture):
-    """Mixture of the levels of one environment."""
+    """Mixture of the levels of one environment; of its settings, it reads what both kinds have."""
 
-    settings_type: ClassVar[type[EnvironmentSettings]] = LevelsSettings
+    settings_type: ClassVar[type[EnvironmentSettings]] = LevelsSettings  # type: ignore[assignment]

@@ -13,6 +13,7 @@ chat             what a program and the policy said to each other
 tokens           token boundaries in a recorded text
 images           pictures that prompts showed, each once
 boards           pictures of each turn, by replaying the stored actions
+levels           curves of a curriculum: shares and success of every level
 embedding        selection of the trajectories embedded in the page, within a budget
 curves           panels of raw and smoothed curves, with intervals
 failures         kinds of failure in a rollout, counted, with examples

@@ -29,6 +29,7 @@ from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.evidence.report.document import render_document
 from starpo.ragen.evidence.report.embedding import Embedded
 from starpo.ragen.evidence.report.evaluations import cell_of
+from starpo.ragen.evidence.report.levels import level_panels
 from starpo.ragen.evidence.unreplayable import unreplayable
 from starpo.ragen.learning.metrics.glossary import meanings
 from starpo.ragen.learning.metrics.table import Series
@@ -162,7 +163,7 @@ def page_data(data: RunData, since: int = 0) -> dict[str, Any]:
     """
     reasons = {reason: number for number, reason in enumerate(dict.fromkeys(d.reason for d in data.decisions))}
     first, last = (max(map(end, data.series.values()), default=0) for end in (_first, _last))
-    panels = main_panels(data.series, words.strange_panels(data.run), data.decisions)
+    panels = main_panels(data.series, words.strange_panels(data.run), data.decisions) + level_panels(data.series)
     return {
         "run": data.run.name,
         "store": data.store_url,

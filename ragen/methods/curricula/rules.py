@@ -26,9 +26,7 @@ def pools(levels: Sequence[Level], settings: PoolsSettings) -> list[float]:
     if total == 0.0:
         return [level.base for level in levels]
     floor = settings.floor
-    return [
-        floor * level.base + (1 - floor) * (weight / total) for level, weight in zip(levels, weights, strict=True)
-    ]
+    return [floor * level.base + (1 - floor) * (weight / total) for level, weight in zip(levels, weights, strict=True)]
 
 
 def _closeness(success: float | None, target: float) -> float:
