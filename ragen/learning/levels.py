@@ -78,12 +78,12 @@ def next_curriculum(
 
 def _after(level: Level, before: Mapping[str, object], groups: Sequence[Mapping[str, float]], window: int) -> Level:
     """Return a level after the groups of one rollout."""
-    own = [group for group in groups if group["env"] == level.tag]
+    played = [group for group in groups if group["env"] == level.tag]
     earlier: list[float] = before["recent"]  # type: ignore[assignment]
-    recent = [*earlier, *(group["success_rate"] for group in own if group["num_valid"])][-window:]
+    recent = [*earlier, *(group["success_rate"] for group in played if group["num_valid"])][-window:]
     share, num_groups, owed = (before[name] for name in ("share", "num_groups", "owed"))
-    owed = owed + share * len(groups) - len(own)  # type: ignore[operator]
-    return Level(level.tag, level.base, share, tuple(recent), num_groups + len(own), owed)  # type: ignore
+    owed = owed + share * len(groups) - len(played)  # type: ignore[operator]
+    return Level(level.tag, level.base, share, tuple(recent), num_groups + len(played), owed)  # type: ignore
 
 
 def _checked(shares: Sequence[float], levels: Sequence[Level], name: str) -> list[float]:

@@ -11,7 +11,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -23,13 +25,15 @@ from starpo.ragen.store.artifacts.files import entries_of
 from starpo.ragen.store.artifacts.folders import digest_of, hashed_files
 from starpo.ragen.store.artifacts.quarantine import quarantine
 from starpo.ragen.store.names import checked_name
-from starpo.ragen.store.records.answers import Answers
 from starpo.ragen.store.records.runs import Runs
 from starpo.ragen.store.remote.opening import open_location
 from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.manifest import FileEntry, Manifest
 from starpo.schemas.violation import ContractViolation
+
+if TYPE_CHECKING:
+    from starpo.ragen.store.records.answers import Answers
 
 
 class Store(Artifacts):
@@ -41,7 +45,6 @@ class Store(Artifacts):
         url: Its address, without secrets.
         address: Its address independent of the working folder; also valid on other machines that mount it.
         runs: Its runs by name.
-        answers: Stored questions to external judges and their answers.
 
     Raises:
         StoreError: If the address is empty or of an unknown kind, or contains credentials.
@@ -52,7 +55,13 @@ class Store(Artifacts):
         self.url = self._location.name
         self.address = self._location.address
         self.runs = Runs(self._location)
-        self.answers = Answers(self._location)
+
+    @cached_property
+    def answers(self) -> "Answers":
+        """Stored questions to external judges and their answers."""
+        from starpo.ragen.store.records.answers import Answers
+
+        return Answers(self._location)
 
     def expect(self) -> None:
         """Check that there is a store at this address; an empty folder counts as a store without runs.
