@@ -8,9 +8,10 @@ success rates, as the selections have them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import fsum, isfinite
+from typing import Any
 
 import pyarrow as pa
 
@@ -76,14 +77,17 @@ def next_curriculum(
     return _table(levels, _checked(shares, levels, config.type))
 
 
-def _after(level: Level, before: Mapping[str, object], groups: Sequence[Mapping[str, float]], window: int) -> Level:
-    """Return a level after the groups of one rollout."""
+def _after(level: Level, before: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], window: int) -> Level:
+    """Return a level after the groups of one rollout; `before` is its row in the curriculum of that rollout."""
     played = [group for group in groups if group["env"] == level.tag]
-    earlier: list[float] = before["recent"]  # type: ignore[assignment]
-    recent = [*earlier, *(group["success_rate"] for group in played if group["num_valid"])][-window:]
-    share, num_groups, owed = (before[name] for name in ("share", "num_groups", "owed"))
-    owed = owed + share * len(groups) - len(played)  # type: ignore[operator]
-    return Level(level.tag, level.base, share, tuple(recent), num_groups + len(played), owed)  # type: ignore
+    rates = [*before["recent"], *(group["success_rate"] for group in played if group["num_valid"])]
+    return replace(
+        level,
+        share=before["share"],
+        recent=tuple(rates[-window:]),
+        num_groups=before["num_groups"] + len(played),
+        owed=before["owed"] + before["share"] * len(groups) - len(played),
+    )
 
 
 def _checked(shares: Sequence[float], levels: Sequence[Level], name: str) -> list[float]:
