@@ -187,7 +187,9 @@ def page_data(data: RunData, since: int = 0) -> dict[str, Any]:
 
 def panels_data(data: RunData) -> list[dict[str, Any]]:
     """Build the JSON data of the panels of all other metrics."""
-    return [_packed_panel(panel) for panel in other_panels(data.series)]
+    drawn = {line.metric for panel in level_panels(data.series) for line in panel.lines}
+    others = {name: series for name, series in data.series.items() if name not in drawn}
+    return [_packed_panel(panel) for panel in other_panels(others)]
 
 
 def _first(series: Series) -> int:
