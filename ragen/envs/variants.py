@@ -113,6 +113,7 @@ some tasks of suites; and every other environment, such as those of installed pa
 
 OTHERS: dict[str, Variant] = {
     "mixture": Variant("episodes of several environments, which the settings list (docs/mixture.md)", "mixture"),
+    "levels": Variant("one environment at several values of its settings (docs/curriculum.md)", "levels"),
     "questions": Variant("questions of your own, from a file or a data set (docs/questions.md)", "questions"),
 } | {name: Variant(**of_room) for name, of_room in declared("variants_to_complete").items()}
 """Environments without a variant, since they need settings of the user's own: what to name -> what it is."""
