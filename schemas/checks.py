@@ -139,6 +139,11 @@ CHECKS: dict[str, dict[str, list[Check]]] = {
         ("recent", each_item("holds shares, 0 to 1", pl.element().is_between(0, 1))),
         ("owed", _finite),
     ),
+    "teacher_logprobs": _of(
+        ("trajectory_id group_id", _not_empty),
+        ("turn num_hint_tokens", _counts),
+        ("logprobs", _finite_items),
+    ),
     "samples": _of(
         ("trajectory_id group_id", _not_empty),
         ("num_tokens mean_ratio old_behaviour_gap", _counts),

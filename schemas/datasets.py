@@ -4,7 +4,7 @@ A dataset kind has a version, incremented when its columns or their meaning chan
 its unit and the meaning of null (nullable columns are marked; all others are never null). Lists are never null and
 contain no nulls. All text is untrusted model or environment output.
 
-    turns, siblings, images, turn_images -> rewards -> selection -> samples, trained_tokens, metrics
+    turns, siblings, images, turn_images -> rewards, teacher_logprobs -> selection -> samples, trained_tokens, metrics
     episodes, metrics <- evaluation
 """
 
@@ -334,6 +334,21 @@ TRAINED = Dataset(
     ),
 )
 
+TEACHER_LOGPROBS = Dataset(
+    name="teacher_logprobs",
+    version=1,
+    row="a turn with a response, as a teacher scored it",
+    key=("trajectory_id", "turn"),
+    columns=(
+        Column("trajectory_id", pa.string(), "as in turns"),
+        Column("group_id", pa.string(), "as in turns"),
+        Column("turn", pa.int32(), "as in turns"),
+        Column("logprobs", REALS, "nats, of response_ids at the rollout's temperature; aligned with them"),
+        Column("is_mode", FLAGS, "whether the teacher finds no other token more probable; aligned with logprobs"),
+        Column("num_hint_tokens", pa.int32(), "tokens of this turn's hint, which the policy has not seen"),
+    ),
+)
+
 METRICS = Dataset(
     name="metrics",
     version=1,
@@ -386,5 +401,17 @@ EPISODE_TURNS = Dataset(
 _EVALUATED, _IMAGES = (EPISODES, EPISODE_TURNS), (IMAGES, TURN_IMAGES)
 DATASETS: dict[str, Dataset] = {
     d.name: d
-    for d in (TURNS, SIBLINGS, REWARDS, SELECTION, CURRICULUM, SAMPLES, TRAINED, METRICS, *_EVALUATED, *_IMAGES)
+    for d in (
+        TURNS,
+        SIBLINGS,
+        REWARDS,
+        SELECTION,
+        CURRICULUM,
+        TEACHER_LOGPROBS,
+        SAMPLES,
+        TRAINED,
+        METRICS,
+        *_EVALUATED,
+        *_IMAGES,
+    )
 }

@@ -11,6 +11,7 @@ from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.update import run_update, update_code, update_config
 from starpo.ragen.runs.work import Dropped, Output, Work
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import kind_of
 from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 
@@ -34,7 +35,8 @@ def update(
         iteration: Updates completed before it.
         checkpoint: Key of the checkpoint to train.
         reference: Key of the run's first checkpoint, the reference of a KL penalty.
-        data: Role -> key of the training data: turns, rewards and selection of all attempts.
+        data: Role -> key of the training data: turns, rewards and selection of all attempts, and what a teacher says of
+            them.
         progress: Receives its progress.
         is_kept: Whether the new checkpoint is written. If not, it is recorded, never written, provided that it can be
             derived again, and that all who play its policy are on this machine.
@@ -51,7 +53,9 @@ def update(
         "temperature": config.rollout.temperature,
         "max_response_tokens": config.rollout.max_response_tokens,
     }
-    inputs = {"checkpoint": checkpoint, **data}
+    is_taught = "teacher" in objective.needs
+    used = {role: key for role, key in data.items() if is_taught or kind_of(role) != "teacher_logprobs"}
+    inputs = {"checkpoint": checkpoint, **used}
     if objective.needs_first_checkpoint:
         inputs["reference"] = reference
     seed = derive_seed(config.seed, "update", iteration)

@@ -73,6 +73,8 @@ class CompanionDeclaration:
     """What messages call it; '' for its name."""
     passes: ClassVar[Passes] = Passes()
     """Its work in an update. It is trained, and stored in checkpoints, if it has passes with a backward pass."""
+    is_recorded: ClassVar[bool] = False
+    """Whether its column comes with the trajectories, made by a stage before the update, which holds no model of it."""
     is_first_checkpoint: ClassVar[bool] = False
     """Whether it needs the run's first checkpoint, which then is an input of updates."""
 

@@ -69,6 +69,11 @@ class ObjectiveConfig(Settings):
     act. 'asymmetric_clip': clipped to [-1, 3]. 'by_length': divided by the trajectory's length relative to the mean.
     'by_group_std': multiplied by the std of the group's returns relative to the largest. 'by_kept_share',
     'by_root_kept_share': multiplied by the share of groups that the filter kept, or by its square root. (RAGEN-2.)"""
+    distillation_coefficient: float = Field(0.0, ge=0, le=100)
+    """Weight of the teacher's advantage of a token, log pi_T - log pi_old, which estimates the gradient of the reverse
+    KL to the teacher (on-policy distillation, 2306.13649). 0: none. Needs `teacher`."""
+    reward_coefficient: float = Field(1.0, ge=0, le=100)
+    """Weight of the reward's advantages beside those of the teacher. 0: the policy learns from the teacher alone."""
     ratio: Literal["token", "turn_geometric", "turn_arithmetic", "sequence"] = "token"
     """Unit whose probability ratio is clipped: a token (PPO), a turn (geometric or arithmetic mean of its token ratios;
     Turn-PPO, ST-PPO), or a sequence (geometric mean; GSPO). A sequence is what the model saw as one context: a turn if
@@ -225,6 +230,11 @@ class ObjectiveConfig(Settings):
                 "shaping = 'zero' leaves only the KL and entropy terms, and neither has a weight: set "
                 "kl_coefficient or entropy_coefficient"
             )
+        if self.reward_coefficient != 1 and self.distillation_coefficient == 0:
+            raise ValueError(
+                f"reward_coefficient = {self.reward_coefficient:g} weighs rewards against what a teacher says, and "
+                "distillation_coefficient = 0 leaves that out: set distillation_coefficient, or reward_coefficient = 1"
+            )
         if self.importance_cap is not None and self.effective_sample_reference is not None:
             raise ValueError(
                 "importance_cap corrects each token for an older policy, and effective_sample_reference scales the "
@@ -259,6 +269,7 @@ class ObjectiveConfig(Settings):
             requirements |= needs(SHAPINGS, name)
         if {self.advantage_on, self.loss_on} != {"all"}:
             requirements |= {"spans"}
+        requirements |= {"teacher"} if self.distillation_coefficient > 0 else set()
         return requirements | {"reference"} if self.kl_coefficient > 0 else requirements
 
     @property

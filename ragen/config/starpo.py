@@ -17,6 +17,7 @@ from starpo.ragen.config.policy import PolicyConfig, TinyPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.schedule import Change
+from starpo.ragen.config.teacher import TeacherConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.settings import Settings
 
@@ -64,6 +65,9 @@ class StarPOConfig(Settings):
     """Which groups are trained on."""
     update: UpdateConfig = UpdateConfig()
     """How the policy is trained on them."""
+    teacher: TeacherConfig | None = None
+    """Model that scores the tokens that the policy sampled; update.distillation_coefficient says how much they count.
+    None: there is none."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """What is evaluated."""
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
@@ -141,6 +145,13 @@ class StarPOConfig(Settings):
             self.curriculum.check_fits(type_name, self.tags)
         self.filter.check_fits(self.rollout)
         self.update.check_fits(self.rollout, self.agent, self.reward)
+        if self.teacher is not None:
+            self.teacher.check_fits(self.environment, self.agent, self.rollout)
+        elif "teacher" in self.update.needs:
+            raise ValueError(
+                f"update.distillation_coefficient = {self.update.distillation_coefficient:g} weighs what a teacher "
+                "says, and there is none: set teacher.type to 'model', 'run' or 'policy' (docs/distillation.md)"
+            )
         thresholds = (
             self.online_max_kl,
             self.online_min_effective_sample_size,

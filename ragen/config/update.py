@@ -90,6 +90,8 @@ _LATER = (
     "uncertain_share",
     "entropy_target",
     "observation_coefficient",
+    "distillation_coefficient",
+    "reward_coefficient",
 )
 """Settings without which updates were made already: at their defaults they are in no key, so that those are found."""
 

@@ -129,6 +129,7 @@ COMPANIONS = _registry(
     {
         "reference": "starpo.ragen.learning.learners.companions.reference:ReferencePolicy",
         "critic": "starpo.ragen.learning.learners.companions.critic:ValueFunction",
+        "teacher": "starpo.ragen.learning.learners.companions.teacher:Teacher",
     },
     takes_targets=True,
 )
@@ -233,6 +234,7 @@ LOSSES: dict[str, str] = {
     "entropy_target": "starpo.ragen.learning.objectives.entropy_target:steer",
     "uncertain": "starpo.ragen.learning.objectives.uncertain:most_uncertain",
     "off_policy": "starpo.ragen.learning.objectives.off_policy",
+    "distillation": "starpo.ragen.learning.objectives.distillation:distilled",
 }
 """Code of objectives that no setting names: loss weights and ratios; the others where they are used."""
 

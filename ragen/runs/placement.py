@@ -8,6 +8,10 @@ Whoever carries out a run, or several stages, opens one and passes it on. Two ru
 
 from contextlib import ExitStack
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starpo.ragen.learning.distillation.scoring import Teacher
 
 
 class ModelPlacement:
@@ -16,6 +20,7 @@ class ModelPlacement:
     Attributes:
         players: Engines, worker processes and actors of its rollouts.
         learner: Its learner, and the policies that this has just made.
+        teacher: The model that its stage `teacher` loaded last.
     """
 
     def __init__(self, *, is_here: bool = False) -> None:
@@ -29,6 +34,7 @@ class ModelPlacement:
 
         self.players = Players(are_here=is_here)
         self.learner = LoadedLearner(self.players)
+        self.teacher: Teacher | None = None
 
     def __enter__(self) -> "ModelPlacement":
         return self
@@ -40,6 +46,7 @@ class ModelPlacement:
 
     def close(self) -> None:
         """Release models, and end worker processes, actors and ranks."""
+        self.teacher = None
         with ExitStack() as closing:
             closing.callback(self.learner.close)
             closing.callback(self.players.close)

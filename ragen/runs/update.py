@@ -120,6 +120,10 @@ def stored_trajectories(
     spans = _spans(store, inputs) if "spans" in needs else None
     kept_share = pc.sum(selection["kept"].cast(pa.int64())).as_py() / max(selection.num_rows, 1)
     trajectories = assemble(turns, rewards, selection, spans, images)
+    if "teacher" in needs:
+        from starpo.ragen.learning.learners.data.taught import with_teacher
+
+        trajectories = with_teacher(trajectories, read_attempts(store, "teacher_logprobs", inputs))
     return with_components(trajectories, rewards) if "components" in needs else trajectories, kept_share
 
 
@@ -154,6 +158,7 @@ def update_code(config: ObjectiveConfig) -> dict[str, str]:
         "importance": not config.has_unit_importance,
         "entropy_target": config.entropy_target is None,
         "uncertain": config.uncertain_share == 1,
+        "distillation": config.distillation_coefficient == 0,
         "off_policy": config.negative_max_kl is None and not config.should_weigh_kl,
     }
     return parts | {role: code for role, code in LOSSES.items() if not is_idle.get(role, False)}

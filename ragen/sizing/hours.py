@@ -81,6 +81,6 @@ def _passes(update: UpdateConfig) -> float:
     passes = [companion.passes for companion in update.companions]
     num_beside, num_before = (sum(getattr(one, f"trained_{when}") for one in passes) for when in ("beside", "before"))
     num_trained = update.num_epochs * (1 + num_beside) + num_before
-    num_scored = 2 * update.scored_share + sum(one.scored for one in passes)
+    num_scored = 2 * update.scored_share + sum(one.scored for one in passes) + ("teacher" in update.needs)
     recomputed = 4 / 3 if update.activation_checkpointing else 1.0
     return recomputed * num_trained + num_scored / 3

@@ -43,11 +43,13 @@ def of_kind(data: Mapping[str, str], kind: str) -> list[str]:
 
 
 def recorded_data(stages: StageKeys) -> dict[str, str]:
-    """Return role -> key of the iteration's turns, rewards and selections, as far as they are recorded."""
+    """Return role -> key of the iteration's turns, rewards, selections and a teacher's log-probs, as far as they are
+    recorded."""
+    made_by = MADE_BY | {"teacher": "teacher_logprobs"}
     return {
-        numbered(MADE_BY[kind_of(name)], attempt_of(name)): keys[MADE_BY[kind_of(name)]]
+        numbered(made_by[kind_of(name)], attempt_of(name)): keys[made_by[kind_of(name)]]
         for name, keys in stages.items()
-        if kind_of(name) in MADE_BY
+        if kind_of(name) in made_by
     }
 
 

@@ -181,6 +181,13 @@ class RunRecorder(Runner):
         """Record that this iteration uses artifacts of an earlier one (Online-k) or of another run (replay)."""
         self._record(iteration, name, keys)
 
+    def check_teacher(self, first: str, teacher: str, name: str) -> None:
+        """Check that a teacher has the vocabulary of the run's first checkpoint, by their keys."""
+        from starpo.ragen.learning.distillation.vocabulary import check_vocabulary
+
+        folder = self._execution.placement.learner.policy_folder
+        check_vocabulary(folder(self._store, first), folder(self._store, teacher), name)
+
     def tell(self, message: str) -> None:
         """Log a message at level info."""
         self._log.info(message)

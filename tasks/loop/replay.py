@@ -38,6 +38,11 @@ def _replay(runner: Runner, plan: ReplayPlan) -> str:
     """Replay all iterations and return the key of the branch's last checkpoint."""
     config = plan.config
     checkpoints = [plan.checkpoints[number] for number in range(plan.start + 1)]
+    teaching = None
+    if config.teacher is not None:
+        from starpo.tasks.loop.teaching import Teaching
+
+        teaching = Teaching(runner, config, plan.reference, plan.start)
     runner.training_begins()
     for iteration, recorded in plan.iterations.items():
         if runner.is_over:
@@ -46,6 +51,7 @@ def _replay(runner: Runner, plan: ReplayPlan) -> str:
         reuse_rollouts(runner, iteration, turns)
         now = config.at(iteration)
         data = reward_and_filter(runner, now, iteration, turns)
+        data |= teaching.score(iteration, now, checkpoints[-1], data) if teaching else {}
         update_keys: Keys | None = None
         if plan.should_update and runner.metric(iteration, NUM_KEPT) != 0:
             is_kept = runner.is_kept(iteration + 1)

@@ -72,6 +72,9 @@ class Runner:
 
         return episode_keys(config.policy, self.store_url)
 
+    def check_teacher(self, first: str, teacher: str, name: str) -> None:
+        """Refuse a teacher that does not read the tokens of the run's first checkpoint, given by their keys."""
+
     def warn(self, message: str) -> None:
         """Warn the user."""
 

@@ -1,8 +1,8 @@
 """The training loop: plain Python over stages. To resume a run, run it again.
 
 checkpoint -> rollout -> reward -> variance_filter -> diagnose -> update -> checkpoint
-     |            `-> probe, periodically      |      concurrently, with rollout.staleness = 1: the next rollout
-     |                                         |`-> rollout:1, ... with rollout.max_attempts, while too few are kept
+     |            |`-> probe, periodically     |      concurrently, with rollout.staleness = 1: the next rollout
+     |            `-> teacher, if there is one |`-> rollout:1, ... with rollout.max_attempts, while too few are kept
      |                                         `-> gradient_probe, periodically
      `-> evaluate, periodically
 
@@ -65,6 +65,11 @@ def train(runner: Runner, config: StarPOConfig) -> None:
     alarm = Alarm()
     use = RolloutUse(config)
     num_empty = 0
+    teaching = None
+    if config.teacher is not None:
+        from starpo.tasks.loop.teaching import Teaching
+
+        teaching = Teaching(runner, config, first)
     _evaluate_if_due(runner, config, 0, checkpoint)
     runner.training_begins()
     for iteration in range(config.iterations):
@@ -88,6 +93,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
             runner.stage(iteration, probe(now, iteration, checkpoint, first, turns["turns"]))
         data = reward_and_filter(runner, now, iteration, turns, play_attempt)
         turns = {role: key for role, key in data.items() if kind_of(role) == "turns"}
+        data |= teaching.score(iteration, now, checkpoint, data) if teaching else {}
         every = config.diagnostics.gradients_every
         if every and iteration % every == 0:
             from starpo.tasks.gradient_probe import gradient_probe

@@ -74,7 +74,7 @@ def assign_credit(
         config: Settings of the estimator, its scale and shaping.
         old: Scores of the tokens under the policy before the first step.
         columns: Name of a companion -> its number for each token, [N]: what the estimator needs, and 'reference', its
-            log-probs, if KL is placed in the reward.
+            log-probs, if KL is placed in the reward; 'teacher' in distillation.
         kept_share: Share of the played groups that are trained on.
     """
     rewards_N = tokens.rewards(trajectories, config.reward_placement if config.needs_critic else "turn_end")
@@ -118,6 +118,12 @@ def assign_credit(
     advantages_BT = scale_advantages(estimate, inputs, config.advantage_scale, config.std_ddof)
     if config.should_whiten:
         advantages_BT = whiten(advantages_BT, mask_BT, config.std_ddof)
+    if config.distillation_coefficient > 0:
+        from starpo.ragen.learning.objectives.distillation import distilled
+
+        weights = config.distillation_coefficient, config.reward_coefficient
+        old_BT = tokens.rectangle(old.logprobs_N.double())
+        advantages_BT = distilled(advantages_BT, columns_BT["teacher"], old_BT, mask_BT, *weights)
     for name in config.shaping:
         with plugin_call("shaping", SHAPINGS, name):
             advantages_BT = load(SHAPINGS, name)(advantages_BT, inputs)

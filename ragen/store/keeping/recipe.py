@@ -21,7 +21,9 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
 from starpo.schemas.manifest import Manifest
 
-_INPUTS = {"turns": "turns", "rewards": "rewards", "selection": "selection", "reference": "checkpoint"}
+_INPUTS = {"turns": "turns", "rewards": "rewards", "selection": "selection", "reference": "checkpoint"} | {
+    "teacher_logprobs": "teacher_logprobs"
+}
 """Role of an update's input, without its attempt number -> its kind; the previous checkpoint is omitted, as it is the
 chain itself."""
 _FAILURES: ContextVar[dict[str, StarPOError] | None] = ContextVar("failures", default=None)

@@ -57,7 +57,7 @@ class CompanionModels:
             PolicyError: If it is not a policy.
         """
         for name, companion in self._companions.items():
-            if not companion.is_trained:
+            if not (companion.is_trained or companion.is_recorded):
                 self._load_frozen(name, companion.folder(self._config, first_folder), policy_folder)
 
     def loaded(
@@ -85,6 +85,8 @@ class CompanionModels:
         self._frozen[name] = _Frozen(folder, None if is_lent else self._load(folder))
 
     def _opened(self, companion: Companion, policy: PreTrainedModel, scorer: Scorer) -> LoadedCompanion:
+        if companion.is_recorded:
+            return LoadedCompanion(companion, nullcontext)
         model = self._frozen[companion.name].model
         if model is not None:
             return LoadedCompanion(companion, lambda: nullcontext(model))

@@ -68,6 +68,7 @@ class Trajectory:
             ended in an error.
         images: Images of the segments, the same table for all trajectories of an update; None if they are of text
             alone.
+        teacher_logprobs: Log-probs of the response tokens under a teacher, in their order; None without. float32
     """
 
     trajectory_id: str
@@ -81,6 +82,7 @@ class Trajectory:
     turn_weights: np.ndarray
     greedy_return: float | None = None
     images: "ImageTable | None" = None
+    teacher_logprobs: np.ndarray | None = None
 
     @property
     def num_response_tokens(self) -> int:

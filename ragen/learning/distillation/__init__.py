@@ -1,0 +1,10 @@
+"""On-policy distillation: a teacher scores the tokens that the policy sampled (docs/distillation.md).
+
+hints       what the teacher's prompts say and the policy's do not
+contexts    the teacher's contexts: the policy's tokens, with hints between them
+scoring     log-probs of the responses under the teacher: start here
+vocabulary  whether a teacher reads the policy's tokens
+
+`tasks.teacher` is the stage, `learners.companions.teacher` its column in an update, `objectives.distillation` the
+formula.
+"""

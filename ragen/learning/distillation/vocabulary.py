@@ -1,0 +1,33 @@
+"""Whether a teacher reads the tokens that the policy writes: both need one vocabulary, token by token."""
+
+from pathlib import Path
+
+from starpo.ragen.agents.policy.load import load_tokenizer
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.visible import quoted
+
+
+def check_vocabulary(policy: str | Path, teacher: str | Path, name: str) -> None:
+    """Check that a teacher has the vocabulary of the policy.
+
+    Args:
+        policy: Folder of the policy.
+        teacher: Folder of the teacher.
+        name: What messages call the teacher.
+
+    Raises:
+        ConfigError: If it has another one.
+        PolicyError: If a tokenizer cannot be read.
+    """
+    own, other = (load_tokenizer(folder).get_vocab() for folder in (policy, teacher))
+    if own == other:
+        return
+    differing = sorted((number, token) for token, number in own.items() if other.get(token) != number) or sorted(
+        (number, token) for token, number in other.items() if token not in own
+    )
+    number, token = differing[0]
+    raise ConfigError(
+        f"{name} has another vocabulary than the policy: {len(other):,} tokens, the policy {len(own):,}, and token "
+        f"{number}, {quoted(token)}, is not the same. A teacher scores the policy's tokens, so it needs the policy's "
+        "tokenizer: take a model of the same family"
+    )

@@ -1,0 +1,94 @@
+"""`Teaching`: which checkpoint teaches a run, and what it says of each rollout.
+
+teacher -> key of its checkpoint, once;   turns of all attempts -> tasks.teacher -> teacher_logprobs: data of the update
+"""
+
+from dataclasses import replace
+
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.teachers import ModelTeacher, PolicyTeacher, RunTeacher, TeacherSettings
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.runs.work import Keys
+from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import numbered, of_kind
+from starpo.ragen.store.keeping.checkpoints import policies
+from starpo.tasks.loop.runner import Runner
+from starpo.tasks.teacher import teacher
+
+
+class Teaching:
+    """The teacher of a run. What it has said of a rollout is used again with the rollout (Online-k)."""
+
+    def __init__(self, runner: Runner, config: StarPOConfig, first: str, start: int = 0) -> None:
+        """Find the teacher, and check that it reads the policy's tokens.
+
+        Args:
+            runner: Carries out the stages, or only derives their keys.
+            config: All settings, with a teacher.
+            first: Key of the run's first checkpoint.
+            start: The first iteration.
+
+        Raises:
+            ConfigError: If it has another vocabulary than the policy, or its run has no such checkpoint.
+            StoreError: If its run is not stored.
+        """
+        assert config.teacher is not None
+        self._runner, self._fixed = runner, first
+        self._said: dict[tuple[str, str], Keys] = {}
+        settings = config.teacher
+        if isinstance(settings, PolicyTeacher):
+            self._fixed = first if settings.checkpoint == "first" else ""
+        elif isinstance(settings, RunTeacher):
+            self._fixed = named_checkpoint(runner.store_url, settings.checkpoint)
+        elif isinstance(settings, ModelTeacher):
+            from starpo.tasks.first_checkpoint.pretrained import pretrained
+
+            work = replace(pretrained(config, settings.policy), part="teacher")
+            self._fixed = runner.stage(start, work)["checkpoint"]
+        if self._fixed not in ("", first):
+            runner.check_teacher(first, self._fixed, _in_words(settings))
+
+    def score(self, iteration: int, config: StarPOConfig, checkpoint: str, data: Keys) -> Keys:
+        """Let the teacher score an iteration's rollouts.
+
+        Args:
+            iteration: Updates completed before it.
+            config: Settings of the iteration.
+            checkpoint: Key of the policy that is about to be updated.
+            data: Role -> key of the turns of all attempts; more may be in it.
+
+        Returns:
+            Role -> key of what it says: `teacher_logprobs`, and `teacher_logprobs:1`, ... of further attempts.
+        """
+        said: Keys = {}
+        for attempt, turns in enumerate(of_kind(data, "turns")):
+            of_whom = (self._fixed or checkpoint, turns)
+            if of_whom in self._said:
+                self._runner.reuse(iteration, numbered("teacher", attempt), self._said[of_whom])
+            else:
+                self._said[of_whom] = self._runner.stage(iteration, teacher(config, iteration, *of_whom, attempt))
+            said[numbered("teacher_logprobs", attempt)] = self._said[of_whom]["teacher_logprobs"]
+        return said
+
+
+def named_checkpoint(store_url: str, name: str) -> str:
+    """Return the key of a checkpoint, `RUN:ITERATION` or `RUN` for its newest; without a store, the name itself.
+
+    Raises:
+        StoreError: If there is no such run.
+        ConfigError: If it has no such checkpoint.
+    """
+    if not store_url:
+        return name
+    run, _, number = name.partition(":")
+    keys = policies(Store(store_url), run)
+    if not keys or (number and int(number) not in keys):
+        known = f"it has {min(keys)} to {max(keys)}" if keys else "it has none"
+        raise ConfigError(f"teacher.checkpoint = '{name}': run '{run}' has no such checkpoint; {known}")
+    return keys[int(number) if number else max(keys)]
+
+
+def _in_words(settings: TeacherSettings) -> str:
+    if isinstance(settings, ModelTeacher):
+        return f"teacher.name_or_path = '{settings.name_or_path}'"
+    return f"teacher.checkpoint = '{getattr(settings, 'checkpoint', '')}'"
