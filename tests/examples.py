@@ -1,7 +1,7 @@
 """A small valid example of every dataset, for tests and benchmarks.
 
-turns, siblings, rewards, selection, curriculum, samples, trained_tokens, metrics, episodes, episode_turns, images,
-turn_images: `example(kind)`
+turns, siblings, rewards, selection, curriculum, samples, trained_tokens, teacher_logprobs, metrics, episodes,
+episode_turns, images, turn_images: `example(kind)`
 turns of any length: `example_turns(...)`
 any folder, stored: `put_folder(...)`
 """
@@ -215,6 +215,18 @@ def _trained_tokens() -> pa.Table:
     return _table("trained_tokens", columns)
 
 
+def _teacher_logprobs() -> pa.Table:
+    columns = {
+        "trajectory_id": ["group-00000001/0000", "group-00000001/0001"],
+        "group_id": ["group-00000001"] * 2,
+        "turn": [0, 0],
+        "logprobs": [[-0.25, -1.5], [-0.5, -200.0]],
+        "is_mode": [[True, False], [True, False]],
+        "num_hint_tokens": [5, 0],
+    }
+    return _table("teacher_logprobs", columns)
+
+
 def _metrics() -> pa.Table:
     columns = {
         "iteration": [0, 0],
@@ -255,6 +267,7 @@ _MAKERS = {
     "curriculum": _curriculum,
     "samples": _samples,
     "trained_tokens": _trained_tokens,
+    "teacher_logprobs": _teacher_logprobs,
     "metrics": _metrics,
     "episodes": _episodes,
     "episode_turns": lambda: example_turns().cast(DATASETS["episode_turns"].schema),

@@ -78,12 +78,13 @@ def compare_objectives(
     now = config.at(iteration)
     before = [earlier for earlier in recorded if earlier < iteration and "update" in recorded[earlier]]
     models = frozenset(config.at(max(before)).update.optimisers) if before else frozenset()
+    data = recorded_data(recorded[iteration])
+    models |= {"teacher"} if "teacher_logprobs" in data else set()
     settings, left_out = _measurable(now, named, overrides or {}, models)
     if not settings:
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ConfigError(f"no objective can be measured: {why}")
     configs = {name: changed.update for name, changed in settings.items()}
-    data = recorded_data(recorded[iteration])
     work = objectives(now, configs, iteration, checkpoints[iteration], checkpoints[0], **data)
     values = stored_metrics(store, work.carry_out(store)["metrics"])
     kept = {name: differing for name, changed in settings.items() if (differing := _differing(now, changed))}
@@ -142,7 +143,9 @@ def _iteration(run: str, recorded: Mapping[int, StageKeys], checkpoints: Mapping
 
 
 def _check_measurable(config: UpdateConfig, models: frozenset[str], *, has_greedy: bool) -> None:
-    """Check that stored data, and the models that the checkpoint holds, suffice for an objective."""
+    """Check that stored data, a teacher's among them, and the models of the checkpoint suffice for an objective."""
+    if "teacher" in config.needs and "teacher" not in models:
+        raise ConfigError("it needs a teacher, and none has scored this rollout: measure it on a run with one")
     for companion in config.companions:
         if companion.is_trained and companion.name not in models:
             raise ConfigError(

@@ -18,7 +18,8 @@ from starpo.ragen.core.rooms import declared_folders
 
 FOLDER = Path(__file__).parent
 FRAGMENTS = (
-    "paper", "pretrained", "brief", "gpu", "tiny", "objective", "starpo", "starpo-public-code", "starpo-s",
+    "paper", "pretrained", "brief", "gpu", "tiny", "objective", "distillation", "starpo", "starpo-public-code",
+    "starpo-s",
 )  # fmt: skip
 """Presets for `extends` alone: settings of an algorithm, a prompt or a scale, without an environment."""
 

@@ -30,6 +30,9 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import dynamics_seed, python_random, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.learning.distillation.contexts import TeacherContexts
+from starpo.ragen.learning.distillation.scoring import Teacher
+from starpo.ragen.learning.distillation.scoring import table as teacher_table
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.learning.learners.learner import UpdateContext
@@ -97,7 +100,8 @@ class Iteration:
         episodes = fold_episodes(self.played(["a", "b", "c"], 2), "sokoban", 0.5)
         samples, tokens = self.trained(turns, rewards, selection)
         siblings = self.searched()
-        tables = (turns, siblings, rewards, selection, self.levels(selection), samples, tokens, metrics, episodes)
+        made = (self.levels(selection), self.taught(turns))
+        tables = (turns, siblings, rewards, selection, *made, samples, tokens, metrics, episodes)
         self.tables = dict(zip(MUTATED, tables, strict=True))
 
     def played(self, group_ids: list[str], size: int) -> pa.Table:
@@ -130,6 +134,10 @@ class Iteration:
         result = learner.update(assemble(turns, rewards, selection), context)
         assert result.trained_tokens is not None
         return result.samples, result.trained_tokens()
+
+    def taught(self, turns: pa.Table) -> pa.Table:
+        contexts = TeacherContexts(turns)
+        return teacher_table(contexts, Teacher(self.folder, "start", "float32").score(contexts, 1.0, 8192))
 
     def notices(self, kind: str, table: pa.Table) -> bool:
         """Whether a table contradicts what is stored with it. Derived tables must equal their stages' outputs."""

@@ -129,7 +129,7 @@ def _check_hint(
     place = text.find(part)
     while place >= 0 and place % 8:
         place = text.find(part, place + 1)
-    if place >= 0:
+    if place >= 0 and turn == 0:  # later prompts may repeat responses, which may say anything
         raise LearnerError(
             f"the policy's own prompt of {where} contains the teacher's hint token by token, so the policy sees it, "
             "and nothing is left to learn from it: take it out of the prompt (agent.prompt), or set another "

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
-from starpo.ragen.learning.objectives.importance import importance_weights
 from starpo.ragen.learning.objectives.losses import truncated_importance
 from starpo.ragen.learning.objectives.masks import masked_mean
 
@@ -82,6 +81,8 @@ class LossInputs:
         given = self.old_logprobs_N, self.behaviour_logprobs_N
         if not config.has_unit_importance:
             return replace(self, importance_N=truncated_importance(*given, config.importance_cap))
+        from starpo.ragen.learning.objectives.importance import importance_weights
+
         weight_N, is_outside_N = importance_weights(
             *given,
             self.sequence_N,

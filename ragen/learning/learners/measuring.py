@@ -51,11 +51,13 @@ class MeasuredObjectives:
 
 
 def able_to_measure(configs: Sequence[UpdateConfig]) -> UpdateConfig:
-    """Return settings of a torch learner that has the companions that these objectives need: a reference, and those of
-    an estimator, since a checkpoint has those of one alone."""
-    most = max(configs, key=lambda config: sum(one.name != "reference" for one in config.companions))
-    kl_coefficient = max(config.kl_coefficient for config in configs)
-    return most.model_copy(update={"learner": "torch", "kl_coefficient": kl_coefficient})
+    """Return settings of a torch learner that has the companions that these objectives need: a reference, a teacher,
+    and those of an estimator, since a checkpoint has those of one alone."""
+    shared = ("reference", "teacher")
+    most = max(configs, key=lambda config: sum(one.name not in shared for one in config.companions))
+    weights = ("kl_coefficient", "distillation_coefficient")
+    largest = {name: max(getattr(config, name) for config in configs) for name in weights}
+    return most.model_copy(update={"learner": "torch", **largest})
 
 
 def token_logprobs(learner: Learner, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:

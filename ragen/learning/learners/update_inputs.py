@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.companion import Companion
 from starpo.ragen.learning.learners.data.batches import Contexts, MicroBatch, micro_batches
-from starpo.ragen.learning.learners.data.observed import ObservedTokens
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
@@ -25,6 +24,9 @@ from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.models.scoring import Scorer, Scores, score
 from starpo.ragen.learning.learners.models.trained_model import TrainedModel
+
+if TYPE_CHECKING:
+    from starpo.ragen.learning.learners.data.observed import ObservedTokens
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,13 @@ class UpdateInputs:
     entropy_level: float | None = None
 
     @cached_property
-    def observed(self) -> ObservedTokens | None:
+    def observed(self) -> "ObservedTokens | None":
         """Contexts with the observations to predict (`update.observation_coefficient`); None if there are none."""
-        return ObservedTokens(self.tokens) if self.config.observation_coefficient > 0 else None
+        if self.config.observation_coefficient == 0:
+            return None
+        from starpo.ragen.learning.learners.data.observed import ObservedTokens
+
+        return ObservedTokens(self.tokens)
 
     def loss_batches(self, trajectories: np.ndarray | None = None) -> list[MicroBatch]:
         """Pack some trajectories as `micro_batches` does, for the policy's loss: with observations if it has them."""

@@ -146,6 +146,15 @@ _ENTRIES: Mapping[str, tuple[str, str]] = {
         "share, at most 1",
         "Variance of the value targets that the critic explains; below 0, it is worse than their mean",
     ),
+    "update/teacher_kl": (
+        _NATS,
+        "Estimated reverse KL divergence of the policy, before the first step, from its teacher: mean log-probability "
+        "under the policy minus that under the teacher; it falls as the policy comes to do what the teacher would",
+    ),
+    "teacher/kl": (_NATS, "The same of the policy that sampled, over all responses of the rollout"),
+    "teacher/agreement": (_SHARE, "Sampled tokens than which the teacher finds none more probable"),
+    "teacher/cross_entropy": (_NATS, "Minus the teacher's mean log-probability of the sampled tokens"),
+    "teacher/hint_tokens_mean": ("tokens per turn", "Mean length of the hints, which the policy does not see"),
     "update/prm_pairs": (_COUNT, "Pairs of trajectories that the process reward model learns from"),
     "update/prm_accuracy": (
         _SHARE,

@@ -1,0 +1,140 @@
+"""Runs with a teacher: every stage verified, shared, continued; and the policy never sees what its teacher sees."""
+
+from typing import Any
+
+import pytest
+
+from starpo.flows.api.objectives import compare_objectives
+from starpo.flows.console.start import train_here
+from starpo.flows.console.terminal import Console
+from starpo.flows.presets import method, preset
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.core.errors import ConfigError, LearnerError
+from starpo.ragen.learning.distillation.scoring import Teacher
+from starpo.ragen.runs.metrics import stored_metrics
+from starpo.ragen.store import Store
+from starpo.tasks.loop.verify import verify_run
+from tests.integration.run_digests import digests
+
+pytestmark = pytest.mark.timeout(600)
+
+SMALL = {
+    "policy.hidden_size": 32, "policy.intermediate_size": 64, "policy.demonstration_turns": 200,
+    "policy.warm_start_steps": 20, "evaluation.num_prompts": 2, "evaluation.every": 2, "evaluation.variants": {},
+    "diagnostics.probe_every": 0, "filter.should_drop_zero_variance": False,
+}  # fmt: skip
+PLAN = {**method("opsd"), "teacher.checkpoint": "current"}
+OF_RUN = {
+    "teacher.type": "run", "teacher.checkpoint": "plain:2",
+    "update.distillation_coefficient": 1.0, "update.reward_coefficient": 0.0,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Store with the run `plain`, without a teacher, and `plan`, which its own plans teach."""
+    store = Store(str(tmp_path_factory.mktemp("taught")))
+    train(store, "plain", {})
+    train(store, "plan", PLAN)
+    return store
+
+
+def train(store: Store, name: str, overrides: dict[str, Any]) -> str:
+    return train_here(store, name, "smoke", preset("smoke", SMALL | overrides), Console(quiet=True))
+
+
+def keys(store: Store, run: str, stage: str, kind: str) -> list[str]:
+    return [stages[stage][kind] for stages in store.runs.iterations(run).values() if stage in stages]
+
+
+def test_every_stage_is_verified(store: Store) -> None:
+    found = verify_run(store, "plan")
+    assert found.outcome == "verified"
+    assert {(one.stage, one.check) for one in found.findings} >= {
+        ("teacher", "teacher_logprobs"),
+        ("teacher", "metrics"),
+        ("update", "checkpoint"),
+    }
+
+
+def test_policy_never_sees_a_hint(store: Store) -> None:
+    hint_ids = make_tokenizer().encode("Hint:", add_special_tokens=False)
+    for turns, said in zip(
+        keys(store, "plan", "rollout", "turns"), keys(store, "plan", "teacher", "teacher_logprobs"), strict=True
+    ):
+        assert min(store.read_table("teacher_logprobs", said)["num_hint_tokens"].to_pylist()) > len(hint_ids)
+        prompts = store.read_table("turns", turns)["prompt_ids"].to_pylist()
+        assert not any(" ".join(map(str, hint_ids)) in " ".join(map(str, prompt)) for prompt in prompts)
+    assert keys(store, "plan", "rollout", "turns")[0] == keys(store, "plain", "rollout", "turns")[0]
+
+
+def test_teacher_acts_and_is_measured(store: Store) -> None:
+    updates = [keys(store, run, "update", "checkpoint")[0] for run in ("plan", "plain")]
+    assert updates[0] != updates[1]
+    said = stored_metrics(store, keys(store, "plan", "teacher", "metrics")[0])
+    assert said["teacher/kl"] > 0
+    assert 0 < said["teacher/agreement"] < 1
+    of_update = stored_metrics(store, keys(store, "plan", "update", "metrics")[0])
+    assert of_update["update/teacher_kl"] == pytest.approx(said["teacher/kl"], abs=0.02)
+
+
+def test_teacher_that_is_only_measured_changes_no_key(store: Store) -> None:
+    train(store, "measured", {"teacher.type": "policy", "teacher.hint": "outcome"})
+    for stage, kind in (("rollout", "turns"), ("update", "checkpoint")):
+        assert keys(store, "measured", stage, kind) == keys(store, "plain", stage, kind)
+    assert len(keys(store, "measured", "teacher", "metrics")) == 2
+
+
+def test_checkpoint_of_a_run_teaches_each_rollout_once(store: Store) -> None:
+    train(store, "online", {**OF_RUN, "online_k": 2})
+    assert len(set(keys(store, "online", "teacher", "teacher_logprobs"))) == 1
+    assert len(set(keys(store, "online", "update", "checkpoint"))) == 2
+    assert verify_run(store, "online").outcome == "verified"
+
+
+def test_run_ended_by_its_teacher_is_continued(
+    store: Store, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again, score = Store(str(tmp_path_factory.mktemp("again"))), Teacher.score
+    calls: list[int] = []
+
+    def second_fails(self: Teacher, *arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise LearnerError("the teacher has taken 9.0 s for this rollout and has not finished")
+        return score(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Teacher, "score", second_fails)
+        with pytest.raises(LearnerError, match="the teacher has taken"):
+            train(again, "plan", PLAN)
+    state = again.runs.state("plan")
+    assert state is not None
+    assert state.status == "failed"
+    train(again, "plan", PLAN)
+    assert digests(again, "plan") == digests(store, "plan")
+
+
+def test_other_objectives_are_measured_with_the_teacher(store: Store) -> None:
+    lab = compare_objectives(store, "plan", ["grpo", "opsd"])
+    assert {"run", "grpo", "opsd"} <= set(lab.comparison.values)
+    without = compare_objectives(store, "plain", ["grpo", "opsd"])
+    assert "needs a teacher, and none has scored this rollout" in without.left_out["opsd"]
+
+
+def test_teacher_with_another_vocabulary_is_refused(store: Store, tmp_path: Any) -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens(["another"])
+    config = preset("smoke", SMALL).policy
+    make_model(config, tokenizer).save_pretrained(tmp_path)  # type: ignore[arg-type]
+    tokenizer.save_pretrained(tmp_path)
+    wrong = {"teacher.type": "model", "teacher.name_or_path": str(tmp_path), "update.distillation_coefficient": 1.0}
+    with pytest.raises(ConfigError, match=f"'{tmp_path}' has another vocabulary than the policy: "):
+        train(store, "wrong", wrong)
+    assert "rollout" not in store.runs.iterations("wrong")[0]
+
+
+def test_checkpoint_that_a_run_lacks_is_refused(store: Store) -> None:
+    with pytest.raises(ConfigError, match="run 'plain' has no such checkpoint; it has 0 to 2"):
+        train(store, "lacking", {**OF_RUN, "teacher.checkpoint": "plain:9"})
