@@ -6,11 +6,12 @@ curriculum       curriculum, selections -> curriculum: shares of the environment
 rollout          checkpoint -> turns
 reward           turns -> rewards
 variance_filter  turns, rewards -> selection
+teacher          checkpoint, turns -> teacher_logprobs, metrics
 probe            checkpoint, turns -> metrics
 diagnose         turns, rewards, selection -> metrics
 gradient_probe   checkpoint, turns, rewards, selection -> metrics
 objectives       checkpoint, turns, rewards, selection -> metrics
-update           checkpoint, turns, rewards, selection -> checkpoint, samples, metrics
+update           checkpoint, turns, rewards, selection, teacher_logprobs -> checkpoint, samples, metrics
 evaluate         checkpoint -> episodes, metrics
 compare          two updates on one rollout -> metrics
 held_out         initial states that training never starts from

@@ -1,4 +1,4 @@
-"""turns -> teacher_logprobs, metrics: what a teacher says of the tokens that the policy sampled."""
+"""checkpoint, turns -> teacher_logprobs, metrics: what a teacher says of the tokens that the policy sampled."""
 
 from collections.abc import Iterator
 from functools import partial

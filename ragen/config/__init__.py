@@ -12,6 +12,7 @@ filter       which groups are trained on
 update       objective, optimiser, learner; objective_options: of single estimators and surrogates
 learner      what a learner declares: deepspeed_learner
 companion    what a companion model declares: a critic, a reference
+teacher      settings of a teacher of on-policy distillation; teachers: of each type of it
 evaluation   fixed panels
 diagnostics  measurements beside success
 schedule     settings that change during training

@@ -104,9 +104,8 @@ class RunTeacher(TeacherSettings):
     """A checkpoint of a run in the same store."""
 
     type: Literal["run"] = "run"
-    checkpoint: str = Field(pattern=r"^[^:]+(:\d+)?$")
-    """`RUN:ITERATION`, the checkpoint after that many updates, or `RUN`, its newest. The key of what it says has the
-    key of the checkpoint."""
+    checkpoint: str = Field(pattern=r"^[^:]+:\d+$")
+    """`RUN:ITERATION`: the checkpoint after that many updates. Its key is part of the key of what it says."""
 
 
 class PolicyTeacher(TeacherSettings):

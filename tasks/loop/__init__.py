@@ -6,6 +6,7 @@ runner       what a loop asks of whoever walks it; `record` carries out, `flows.
 record       recording of a run: its record, its state; tracking: its metrics to wandb
 iteration_summary  an iteration's metrics as a line
 memory_check whether a run fits into memory, before it starts
+teaching     which checkpoint teaches a run, and what it says of each rollout
 rollback     how a collapsed run continues as a fork, with a remedy
 replay       the replay loop: reward, filter and update over stored rollouts
 plan         every stage of a run and which are stored, by a walk with keys alone

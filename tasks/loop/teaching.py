@@ -72,7 +72,7 @@ class Teaching:
 
 
 def named_checkpoint(store_url: str, name: str) -> str:
-    """Return the key of a checkpoint, `RUN:ITERATION` or `RUN` for its newest; without a store, the name itself.
+    """Return the key of the checkpoint `RUN:ITERATION`; without a store, the name itself.
 
     Raises:
         StoreError: If there is no such run.
@@ -82,10 +82,10 @@ def named_checkpoint(store_url: str, name: str) -> str:
         return name
     run, _, number = name.partition(":")
     keys = policies(Store(store_url), run)
-    if not keys or (number and int(number) not in keys):
+    if int(number) not in keys:
         known = f"it has {min(keys)} to {max(keys)}" if keys else "it has none"
         raise ConfigError(f"teacher.checkpoint = '{name}': run '{run}' has no such checkpoint; {known}")
-    return keys[int(number) if number else max(keys)]
+    return keys[int(number)]
 
 
 def _in_words(settings: TeacherSettings) -> str:

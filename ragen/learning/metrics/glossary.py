@@ -249,6 +249,7 @@ _SOURCES = {
     "reward": "rewards of the iteration's rollout; valid trajectories",
     "filter": "the filter's decision on every group (dataset selection)",
     "update": "the iteration's update, over its response tokens",
+    "teacher": "what a teacher says of the iteration's rollout, over all of its response tokens",
     "evaluation": "episodes on a fixed panel of initial states; those that ended in an error enter no mean",
     "curriculum": "selections of the rollouts before, by the stage curriculum",
     "reasoning": "the probe: every reasoning scored under every prompt by the policy that is about to be updated",

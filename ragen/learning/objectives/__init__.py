@@ -11,6 +11,7 @@ likelihood     the estimator that maximises the likelihood of success
 gae            estimators with a critic: over tokens, turns, both
 anchor_states  estimators that compare turns in the same state
 shaping        final transformations of the advantages
+distillation   a teacher's advantages beside those of the reward
 ratios         probability ratios of a token, a turn, a sequence
 surrogates     clipped and otherwise bounded losses of a token
 trust_regions  losses without tokens whose probability has moved too far

@@ -2,6 +2,7 @@
 
 trajectories  stored rows -> the trajectories and segments a learner trains on
 paid          trajectories with what each component of the reward paid
+taught        trajectories with what a teacher says of their tokens
 tokens        all response tokens of an update in one flat order, and as a rectangle
 observed      contexts in which what the environment shows is predicted too
 spans         the part of the response that a token belongs to

@@ -11,7 +11,7 @@ from starpo.ragen.learning.metrics.table import BY_TAG
 from starpo.ragen.learning.metrics.template import template_metrics
 
 RAGEN = Path(__file__).parents[4] / "ragen"
-NAMED = re.compile(r"""["`]((?:rollout|reward|filter|update)/[a-z_]+)["`]""")
+NAMED = re.compile(r"""["`]((?:rollout|reward|filter|update|teacher)/[a-z_]+)["`]""")
 STEP = re.compile(r"""note_step\("([a-z_]+)\"""")
 
 
