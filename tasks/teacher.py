@@ -58,17 +58,19 @@ def _score(
     from starpo.ragen.runs.stored_images import read_turns
 
     turns, images = read_turns(store, {"turns": work.inputs["turns"]})
-    told: hints.Hints = {}
+    by_turn: hints.Hints = {}
     if settings.hint == "plan":
-        told = hints.plans(turns, config.environment, config.agent.max_actions_per_turn)
+        by_turn = hints.plans(turns, config.environment, config.agent.max_actions_per_turn)
     elif settings.hint == "outcome":
-        told = hints.outcomes(turns)
+        by_turn = hints.outcomes(turns)
     key = work.inputs["checkpoint"]
     model = placement.teacher
     if model is None or model.key != key:
         model = placement.teacher = None  # the next one takes its memory
-        model = placement.teacher = scoring.Teacher(placement.learner.policy_folder(store, key), key, settings.dtype)
-    contexts = model.contexts(turns, images, told, settings.hint_text, config.agent)
+        model = placement.teacher = scoring.LoadedTeacher(
+            placement.learner.policy_folder(store, key), key, settings.dtype
+        )
+    contexts = model.contexts(turns, images, by_turn, settings.hint_text, config.agent)
     scored = model.score(contexts, config.rollout.temperature, config.update.micro_batch_tokens, settings.limit_s)
     values, repeats = scoring.metrics(contexts, scored, turns), model.is_deterministic
     yield Output("metrics", metrics_table(work.settings["iteration"], STAGE.name, values), is_deterministic=repeats)

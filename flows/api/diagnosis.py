@@ -117,8 +117,8 @@ def _missing(
             data = recorded_data(stages)
             if "diagnose" not in stages:
                 max_attempts = config.at(iteration).rollout.max_attempts
-                own = {role: key for role, key in data.items() if kind_of(role) != "teacher_logprobs"}
-                yield diagnose_stage.diagnose(iteration, max_attempts, config.tags, **own)
+                played = {role: key for role, key in data.items() if kind_of(role) != "teacher_logprobs"}
+                yield diagnose_stage.diagnose(iteration, max_attempts, config.tags, **played)
         if not every or iteration % every or iteration not in checkpoints:
             continue
         keys = checkpoints[iteration], checkpoints[0]

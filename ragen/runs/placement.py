@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from starpo.ragen.learning.distillation.scoring import Teacher
+    from starpo.ragen.learning.distillation.scoring import LoadedTeacher
 
 
 class ModelPlacement:
@@ -34,7 +34,7 @@ class ModelPlacement:
 
         self.players = Players(are_here=is_here)
         self.learner = LoadedLearner(self.players)
-        self.teacher: Teacher | None = None
+        self.teacher: LoadedTeacher | None = None
 
     def __enter__(self) -> "ModelPlacement":
         return self

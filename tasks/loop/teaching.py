@@ -17,7 +17,7 @@ from starpo.tasks.teacher import teacher
 
 
 class Teaching:
-    """The teacher of a run. What it has said of a rollout is used again with the rollout (Online-k)."""
+    """The teacher of a run. What it has scored of a rollout is used again with the rollout (Online-k)."""
 
     def __init__(self, runner: Runner, config: StarPOConfig, first: str, start: int = 0) -> None:
         """Find the teacher, and check that it reads the policy's tokens.
@@ -34,7 +34,7 @@ class Teaching:
         """
         assert config.teacher is not None
         self._runner, self._fixed = runner, first
-        self._said: dict[tuple[str, str], Keys] = {}
+        self._outputs: dict[tuple[str, str], Keys] = {}
         settings = config.teacher
         if isinstance(settings, PolicyTeacher):
             self._fixed = first if settings.checkpoint == "first" else ""
@@ -60,15 +60,15 @@ class Teaching:
         Returns:
             Role -> key of what it says: `teacher_logprobs`, and `teacher_logprobs:1`, ... of further attempts.
         """
-        said: Keys = {}
+        scored: Keys = {}
         for attempt, turns in enumerate(of_kind(data, "turns")):
             of_whom = (self._fixed or checkpoint, turns)
-            if of_whom in self._said:
-                self._runner.reuse(iteration, numbered("teacher", attempt), self._said[of_whom])
+            if of_whom in self._outputs:
+                self._runner.reuse(iteration, numbered("teacher", attempt), self._outputs[of_whom])
             else:
-                self._said[of_whom] = self._runner.stage(iteration, teacher(config, iteration, *of_whom, attempt))
-            said[numbered("teacher_logprobs", attempt)] = self._said[of_whom]["teacher_logprobs"]
-        return said
+                self._outputs[of_whom] = self._runner.stage(iteration, teacher(config, iteration, *of_whom, attempt))
+            scored[numbered("teacher_logprobs", attempt)] = self._outputs[of_whom]["teacher_logprobs"]
+        return scored
 
 
 def named_checkpoint(store_url: str, name: str) -> str:

@@ -17,6 +17,7 @@ from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES
 from starpo.ragen.learning.objectives import kl, losses
 from starpo.ragen.learning.objectives.columns import ScoredInputs
+from starpo.ragen.learning.objectives.distillation import distilled
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
 from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
 from starpo.schemas.datasets import DATASETS
@@ -82,6 +83,7 @@ def computed() -> dict[str, Any]:
             },
             "truncated_importance": losses.truncated_importance(POLICY, OLD, 1.5).tolist(),
             "value_loss": losses.value_loss(POLICY, OLD, SIGNALS, 0.2).tolist(),
+            "distilled": distilled(SIGNALS, POLICY, OLD, unit == 0, 2.0, 0.5).tolist(),
             "entropy": losses.entropy(torch.log_softmax(POLICY.reshape(2, 3), -1)).tolist(),
             **{
                 f"token_weights {way}": losses.token_weights(lengths, way, 8).tolist()

@@ -11,7 +11,7 @@ from starpo.flows.presets import method, preset
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.core.errors import ConfigError, LearnerError
-from starpo.ragen.learning.distillation.scoring import Teacher
+from starpo.ragen.learning.distillation.scoring import LoadedTeacher
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.tasks.loop.verify import verify_run
@@ -49,9 +49,9 @@ def keys(store: Store, run: str, stage: str, kind: str) -> list[str]:
 
 
 def test_every_stage_is_verified(store: Store) -> None:
-    found = verify_run(store, "plan")
-    assert found.outcome == "verified"
-    assert {(one.stage, one.check) for one in found.findings} >= {
+    verification = verify_run(store, "plan")
+    assert verification.outcome == "verified"
+    assert {(one.stage, one.check) for one in verification.findings} >= {
         ("teacher", "teacher_logprobs"),
         ("teacher", "metrics"),
         ("update", "checkpoint"),
@@ -60,10 +60,10 @@ def test_every_stage_is_verified(store: Store) -> None:
 
 def test_policy_never_sees_a_hint(store: Store) -> None:
     hint_ids = make_tokenizer().encode("Hint:", add_special_tokens=False)
-    for turns, said in zip(
+    for turns, scored in zip(
         keys(store, "plan", "rollout", "turns"), keys(store, "plan", "teacher", "teacher_logprobs"), strict=True
     ):
-        assert min(store.read_table("teacher_logprobs", said)["num_hint_tokens"].to_pylist()) > len(hint_ids)
+        assert min(store.read_table("teacher_logprobs", scored)["num_hint_tokens"].to_pylist()) > len(hint_ids)
         prompts = store.read_table("turns", turns)["prompt_ids"].to_pylist()
         assert not any(" ".join(map(str, hint_ids)) in " ".join(map(str, prompt)) for prompt in prompts)
     assert keys(store, "plan", "rollout", "turns")[0] == keys(store, "plain", "rollout", "turns")[0]
@@ -72,41 +72,41 @@ def test_policy_never_sees_a_hint(store: Store) -> None:
 def test_teacher_acts_and_is_measured(store: Store) -> None:
     updates = [keys(store, run, "update", "checkpoint")[0] for run in ("plan", "plain")]
     assert updates[0] != updates[1]
-    said = stored_metrics(store, keys(store, "plan", "teacher", "metrics")[0])
-    assert said["teacher/kl"] > 0
-    assert 0 < said["teacher/agreement"] < 1
+    scored = stored_metrics(store, keys(store, "plan", "teacher", "metrics")[0])
+    assert scored["teacher/kl"] > 0
+    assert 0 < scored["teacher/agreement"] < 1
     of_update = stored_metrics(store, keys(store, "plan", "update", "metrics")[0])
-    assert of_update["update/teacher_kl"] == pytest.approx(said["teacher/kl"], abs=0.02)
+    assert of_update["update/teacher_kl"] == pytest.approx(scored["teacher/kl"], abs=0.02)
 
 
-def test_teacher_that_is_only_measured_changes_no_key(store: Store) -> None:
+def test_measured_teacher_changes_no_key(store: Store) -> None:
     train(store, "measured", {"teacher.type": "policy", "teacher.hint": "outcome"})
     for stage, kind in (("rollout", "turns"), ("update", "checkpoint")):
         assert keys(store, "measured", stage, kind) == keys(store, "plain", stage, kind)
     assert len(keys(store, "measured", "teacher", "metrics")) == 2
 
 
-def test_checkpoint_of_a_run_teaches_each_rollout_once(store: Store) -> None:
+def test_each_rollout_is_scored_once(store: Store) -> None:
     train(store, "online", {**OF_RUN, "online_k": 2})
     assert len(set(keys(store, "online", "teacher", "teacher_logprobs"))) == 1
     assert len(set(keys(store, "online", "update", "checkpoint"))) == 2
     assert verify_run(store, "online").outcome == "verified"
 
 
-def test_run_ended_by_its_teacher_is_continued(
+def test_run_ended_by_teacher_is_continued(
     store: Store, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again, score = Store(str(tmp_path_factory.mktemp("again"))), Teacher.score
+    again, score = Store(str(tmp_path_factory.mktemp("again"))), LoadedTeacher.score
     calls: list[int] = []
 
-    def second_fails(self: Teacher, *arguments: Any) -> Any:
+    def second_fails(self: LoadedTeacher, *arguments: Any) -> Any:
         calls.append(1)
         if len(calls) == 2:
             raise LearnerError("the teacher has taken 9.0 s for this rollout and has not finished")
         return score(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Teacher, "score", second_fails)
+        patched.setattr(LoadedTeacher, "score", second_fails)
         with pytest.raises(LearnerError, match="the teacher has taken"):
             train(again, "plan", PLAN)
     state = again.runs.state("plan")
@@ -116,7 +116,7 @@ def test_run_ended_by_its_teacher_is_continued(
     assert digests(again, "plan") == digests(store, "plan")
 
 
-def test_other_objectives_are_measured_with_the_teacher(store: Store) -> None:
+def test_lab_measures_with_the_teacher(store: Store) -> None:
     lab = compare_objectives(store, "plan", ["grpo", "opsd"])
     assert {"run", "grpo", "opsd"} <= set(lab.comparison.values)
     without = compare_objectives(store, "plain", ["grpo", "opsd"])
@@ -135,6 +135,6 @@ def test_teacher_with_another_vocabulary_is_refused(store: Store, tmp_path: Any)
     assert "rollout" not in store.runs.iterations("wrong")[0]
 
 
-def test_checkpoint_that_a_run_lacks_is_refused(store: Store) -> None:
+def test_absent_checkpoint_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="run 'plain' has no such checkpoint; it has 0 to 2"):
         train(store, "lacking", {**OF_RUN, "teacher.checkpoint": "plain:9"})

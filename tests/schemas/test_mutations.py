@@ -31,7 +31,7 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import dynamics_seed, python_random, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.distillation.contexts import TeacherContexts
-from starpo.ragen.learning.distillation.scoring import Teacher
+from starpo.ragen.learning.distillation.scoring import LoadedTeacher
 from starpo.ragen.learning.distillation.scoring import table as teacher_table
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.learners.data.trajectories import assemble
@@ -137,7 +137,7 @@ class Iteration:
 
     def taught(self, turns: pa.Table) -> pa.Table:
         contexts = TeacherContexts(turns)
-        return teacher_table(contexts, Teacher(self.folder, "start", "float32").score(contexts, 1.0, 8192))
+        return teacher_table(contexts, LoadedTeacher(self.folder, "start", "float32").score(contexts, 1.0, 8192))
 
     def notices(self, kind: str, table: pa.Table) -> bool:
         """Whether a table contradicts what is stored with it. Derived tables must equal their stages' outputs."""

@@ -1,6 +1,7 @@
 """Log-probs of stored responses under a teacher.
 
-    folder -> Teacher;   turns -> hints -> contexts -> micro-batches with shared prefixes -> teacher_logprobs, metrics
+    folder -> LoadedTeacher
+    turns -> hints -> contexts -> micro-batches with shared prefixes -> teacher_logprobs, metrics
 
 The passes are those with which an update scores tokens (ADR 36), so a teacher like the policy costs as much as one of
 the two scorings of an update.
@@ -34,7 +35,7 @@ MAX_NATS = 1e4
 
 
 @dataclass(frozen=True)
-class Scored:
+class TeacherScores:
     """What a teacher says of all response tokens, on the CPU.
 
     Attributes:
@@ -46,7 +47,7 @@ class Scored:
     is_mode_N: Tensor
 
 
-class Teacher:
+class LoadedTeacher:
     """A teacher that is loaded.
 
     Attributes:
@@ -103,7 +104,7 @@ class Teacher:
 
     def score(
         self, contexts: TeacherContexts, temperature: float, token_budget: int, limit_s: float | None = None
-    ) -> Scored:
+    ) -> TeacherScores:
         """Score all response tokens.
 
         Args:
@@ -147,10 +148,10 @@ class Teacher:
                 "the teacher gives a token a log-probability that is not finite: its weights are damaged, or overflow "
                 "in this dtype; fetch them again, or set teacher.dtype = 'float32'"
             )
-        return Scored(logprobs_N, is_mode_N)
+        return TeacherScores(logprobs_N, is_mode_N)
 
 
-def table(contexts: TeacherContexts, scored: Scored) -> pa.Table:
+def table(contexts: TeacherContexts, scored: TeacherScores) -> pa.Table:
     """Return dataset `teacher_logprobs`, a row per turn with a response."""
     turns = contexts.turns
     offsets = np.append(0, np.cumsum([turn.num_tokens for turn in turns])).astype(np.int32)
@@ -173,7 +174,7 @@ def table(contexts: TeacherContexts, scored: Scored) -> pa.Table:
     )
 
 
-def metrics(contexts: TeacherContexts, scored: Scored, turns: pa.Table) -> dict[str, float]:
+def metrics(contexts: TeacherContexts, scored: TeacherScores, turns: pa.Table) -> dict[str, float]:
     """Return metrics of what the teacher says, over all response tokens of a rollout.
 
     Args:

@@ -19,15 +19,15 @@ def check_vocabulary(policy: str | Path, teacher: str | Path, name: str) -> None
         ConfigError: If it has another one.
         PolicyError: If a tokenizer cannot be read.
     """
-    own, other = (load_tokenizer(folder).get_vocab() for folder in (policy, teacher))
-    if own == other:
+    policys, teachers = (load_tokenizer(folder).get_vocab() for folder in (policy, teacher))
+    if policys == teachers:
         return
-    differing = sorted((number, token) for token, number in own.items() if other.get(token) != number) or sorted(
-        (number, token) for token, number in other.items() if token not in own
+    differing = sorted((number, token) for token, number in policys.items() if teachers.get(token) != number) or sorted(
+        (number, token) for token, number in teachers.items() if token not in policys
     )
     number, token = differing[0]
     raise ConfigError(
-        f"{name} has another vocabulary than the policy: {len(other):,} tokens, the policy {len(own):,}, and token "
-        f"{number}, {quoted(token)}, is not the same. A teacher scores the policy's tokens, so it needs the policy's "
-        "tokenizer: take a model of the same family"
+        f"{name} has another vocabulary than the policy: {len(teachers):,} tokens, the policy {len(policys):,}, and "
+        f"token {number}, {quoted(token)}, is not the same. A teacher scores the policy's tokens, so it needs the "
+        "policy's tokenizer: take a model of the same family"
     )

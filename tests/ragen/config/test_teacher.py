@@ -50,11 +50,11 @@ def test_what_cannot_be_taught_is_refused(overrides: dict[str, Any], message: st
 
 def test_plan_needs_a_demonstrator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sokoban, "demonstrator", "")
-    with pytest.raises(ConfigError, match="'sokoban' has none: set teacher.hint = 'outcome'"):
+    with pytest.raises(ConfigError, match=r"'sokoban' has none: set teacher\.hint = 'outcome'"):
         preset("smoke", PLAN)
 
 
-def test_local_model_is_known_by_its_digest(tmp_path: Any) -> None:
+def test_local_model_has_its_digest(tmp_path: Any) -> None:
     (tmp_path / "config.json").write_text("{}")
     one = preset("smoke", {"teacher.type": "model", "teacher.name_or_path": str(tmp_path)}).teacher
     (tmp_path / "config.json").write_text('{"a": 1}')

@@ -69,8 +69,10 @@ def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
     ]
     table = pa.Table.from_arrays(arrays, schema=_SCHEMA)
     if trajectories and trajectories[0].teacher_logprobs is not None:
-        said = pa.array([trajectory.teacher_logprobs for trajectory in trajectories], pa.list_(pa.float32()))
-        table = table.append_column("teacher_logprobs", said)
+        teacher_logprobs = pa.array(
+            [trajectory.teacher_logprobs for trajectory in trajectories], pa.list_(pa.float32())
+        )
+        table = table.append_column("teacher_logprobs", teacher_logprobs)
     paid = [trajectory.component_returns for trajectory in trajectories if isinstance(trajectory, PaidTrajectory)]
     if paid:
         pairs = pa.array([list(one.items()) for one in paid], pa.map_(pa.string(), pa.float64()))
@@ -98,8 +100,10 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
         for index, row in enumerate(rows)
     ]
     if "teacher_logprobs" in table.column_names:
-        said = [row.values.to_numpy(zero_copy_only=False) for row in table["teacher_logprobs"]]
-        trajectories = [replace(one, teacher_logprobs=row) for one, row in zip(trajectories, said, strict=True)]
+        teacher_logprobs = [row.values.to_numpy(zero_copy_only=False) for row in table["teacher_logprobs"]]
+        trajectories = [
+            replace(one, teacher_logprobs=row) for one, row in zip(trajectories, teacher_logprobs, strict=True)
+        ]
     if "component_returns" not in table.column_names:
         return trajectories
     paid = zip(trajectories, table["component_returns"].to_pylist(), strict=True)

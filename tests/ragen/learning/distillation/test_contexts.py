@@ -49,23 +49,23 @@ def test_without_hints_tokens_are_the_policys() -> None:
 
 def test_hint_stands_before_the_generation() -> None:
     contexts = TeacherContexts(TURNS, None, {("g/0", 1): HINT}, GENERATION)
-    told, plain = (one.token_ids.tolist() for one in contexts.segments)
-    assert told == [1, 2, 7, 8, 21, 3, 91, 92, 93, 7, 8, 31, 32]
+    hinted, plain = (one.token_ids.tolist() for one in contexts.segments)
+    assert hinted == [1, 2, 7, 8, 21, 3, 91, 92, 93, 7, 8, 31, 32]
     assert plain == [1, 2, 7, 8, 22, 23]
     assert [turn.num_hint_tokens for turn in contexts.turns] == [0, 3, 0]
     assert TURNS["prompt_ids"].to_pylist() == [[3, 7, 8], [1, 2, 7, 8], [1, 2, 7, 8], [4, 7, 8]]
 
 
-def test_context_starts_anew_where_the_policys_does() -> None:
+def test_contexts_start_where_the_policys_do() -> None:
     windows = turns_of([("g/0", 0, True, [1, 7, 8], [21]), ("g/0", 1, True, [2, 7, 8], [22])])
     contexts = TeacherContexts(windows, None, {("g/0", 0): HINT}, GENERATION)
     assert [one.token_ids.tolist() for one in contexts.segments] == [[1, 91, 92, 93, 7, 8, 21], [2, 7, 8, 22]]
 
 
-def test_hint_in_the_policys_prompt_is_refused() -> None:
-    seen = turns_of([("g/0", 0, True, [1, 91, 92, 93, 7, 8], [21])])
+def test_hint_in_own_prompt_is_refused() -> None:
+    leaking = turns_of([("g/0", 0, True, [1, 91, 92, 93, 7, 8], [21])])
     with pytest.raises(LearnerError, match="'g/0', turn 0 contains the teacher's hint token by token"):
-        TeacherContexts(seen, None, {("g/0", 0): HINT}, GENERATION)
+        TeacherContexts(leaking, None, {("g/0", 0): HINT}, GENERATION)
 
 
 def test_prompt_with_another_end_is_refused() -> None:

@@ -33,7 +33,7 @@ def test_plan_reaches_the_goal() -> None:
     assert lake.is_success
 
 
-def test_plan_starts_from_the_state_that_was_met() -> None:
+def test_plan_starts_from_the_met_state() -> None:
     whole = plans(rows(turn(0, 0)), LAKE, max_actions=20)["g/0", 0].split(" || ")
     later = plans(rows(turn(0, 0, whole[:2]), turn(0, 1)), LAKE, max_actions=20)
     lake = make(LAKE)
@@ -49,7 +49,7 @@ def test_equal_states_get_equal_plans() -> None:
     assert len(plans(rows(turn(0, 0)), SOKOBAN, max_actions=1)["g/0", 0].split(" || ")) == 1
 
 
-def test_turn_without_a_response_has_no_plan() -> None:
+def test_turn_without_response_has_no_plan() -> None:
     assert plans(rows(turn(0, 0, response_ids=[])), SOKOBAN, max_actions=5) == {}
 
 

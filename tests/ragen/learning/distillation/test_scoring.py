@@ -15,7 +15,7 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.core.errors import ConfigError, LearnerError, PolicyError
 from starpo.ragen.learning.distillation.contexts import TeacherContexts
-from starpo.ragen.learning.distillation.scoring import Teacher, metrics, table
+from starpo.ragen.learning.distillation.scoring import LoadedTeacher, metrics, table
 from starpo.ragen.learning.distillation.vocabulary import check_vocabulary
 from starpo.schemas.validate import validate
 from tests.ragen.learning.distillation.test_contexts import turns_of
@@ -40,8 +40,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def teacher(folder: str) -> Teacher:
-    return Teacher(folder, "start", "float32")
+def teacher(folder: str) -> LoadedTeacher:
+    return LoadedTeacher(folder, "start", "float32")
 
 
 def naive(folder: str, contexts: TeacherContexts, temperature: float) -> list[float]:
@@ -58,34 +58,34 @@ def naive(folder: str, contexts: TeacherContexts, temperature: float) -> list[fl
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_logprobs_are_those_of_one_context_at_a_time(folder: str, teacher: Teacher, temperature: float) -> None:
+def test_logprobs_equal_those_of_single_contexts(folder: str, teacher: LoadedTeacher, temperature: float) -> None:
     hints = {("g/0", 1): [40, 41], ("g/2", 0): [42]}
     contexts = TeacherContexts(TURNS, None, hints, [8])
     scored = teacher.score(contexts, temperature, token_budget=16)
     assert scored.logprobs_N.tolist() == pytest.approx(naive(folder, contexts, temperature), abs=1e-5)
 
 
-def test_hint_changes_what_follows_it_alone(teacher: Teacher) -> None:
-    plain, told = (
+def test_hint_changes_what_follows_it_alone(teacher: LoadedTeacher) -> None:
+    plain, hinted = (
         teacher.score(TeacherContexts(TURNS, None, hints, [8]), 1.0, 64).logprobs_N
         for hints in ({}, {("g/0", 1): [40, 41]})
     )
-    assert (plain - told).abs().gt(1e-6).tolist() == [False, False, True, True, False, False, False]
+    assert (plain - hinted).abs().gt(1e-6).tolist() == [False, False, True, True, False, False, False]
 
 
-def test_rows_are_the_turns_with_a_response(teacher: Teacher) -> None:
+def test_rows_are_turns_with_responses(teacher: LoadedTeacher) -> None:
     contexts = TeacherContexts(TURNS)
     scored = teacher.score(contexts, 1.0, 64)
-    said = table(contexts, scored)
-    validate(said, "teacher_logprobs")
-    assert said["turn"].to_pylist() == [0, 1, 0, 0]
-    assert [len(one) for one in said["logprobs"].to_pylist()] == [2, 2, 2, 1]
+    rows = table(contexts, scored)
+    validate(rows, "teacher_logprobs")
+    assert rows["turn"].to_pylist() == [0, 1, 0, 0]
+    assert [len(one) for one in rows["logprobs"].to_pylist()] == [2, 2, 2, 1]
     values = metrics(contexts, scored, TURNS)
     assert values["teacher/kl"] == pytest.approx(-0.5 - float(scored.logprobs_N.mean()), abs=1e-6)
     assert values["teacher/agreement"] == pytest.approx(np.mean(scored.is_mode_N.tolist()))
 
 
-def test_mode_is_the_most_probable_token(folder: str, teacher: Teacher) -> None:
+def test_mode_is_the_most_probable_token(folder: str, teacher: LoadedTeacher) -> None:
     model, _ = load_policy(folder)
     with torch.no_grad():
         best = int(model(input_ids=torch.tensor([[5, 6]])).logits[0, -1].argmax())
@@ -93,7 +93,7 @@ def test_mode_is_the_most_probable_token(folder: str, teacher: Teacher) -> None:
     assert teacher.score(TeacherContexts(turns), 1.0, 64).is_mode_N.tolist() == [True, False]
 
 
-def test_hint_is_written_by_the_template(teacher: Teacher) -> None:
+def test_hint_is_written_by_the_template(teacher: LoadedTeacher) -> None:
     agent = AgentConfig(prompt="state")
     prompt = teacher.tokenizer.apply_chat_template(
         [{"role": "user", "content": "up"}], add_generation_prompt=True, tokenize=True, return_dict=False
@@ -106,15 +106,15 @@ def test_hint_is_written_by_the_template(teacher: Teacher) -> None:
     assert contexts.segments[0].token_ids.tolist().count(end) == 1  # a hint ends no message
 
 
-def test_teacher_slower_than_its_limit_is_refused(teacher: Teacher) -> None:
+def test_slow_teacher_is_refused(teacher: LoadedTeacher) -> None:
     with pytest.raises(LearnerError, match=r"has not finished, and teacher\.limit_s = 1e-09: raise the limit"):
         teacher.score(TeacherContexts(TURNS), 1.0, 64, limit_s=1e-9)
 
 
-def test_context_longer_than_the_teacher_reads_is_refused(folder: str) -> None:
+def test_context_beyond_its_positions_is_refused(folder: str) -> None:
     longer = turns_of([("g/0", 0, True, [5] * 40_000, [21])])
     with pytest.raises(LearnerError, match="has 40001 tokens, and it reads"):
-        Teacher(folder, "start", "float32").score(TeacherContexts(longer), 1.0, 64)
+        LoadedTeacher(folder, "start", "float32").score(TeacherContexts(longer), 1.0, 64)
 
 
 def test_damaged_teacher_is_refused(folder: str, tmp_path: Path) -> None:
@@ -124,12 +124,12 @@ def test_damaged_teacher_is_refused(folder: str, tmp_path: Path) -> None:
     name = "model.norm.weight"
     save_file(tensors | {name: tensors[name] * 1e8}, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(LearnerError, match="not finite: its weights are damaged"):
-        Teacher(str(tmp_path), "start", "float32").score(TeacherContexts(TURNS), 1.0, 64)
+        LoadedTeacher(str(tmp_path), "start", "float32").score(TeacherContexts(TURNS), 1.0, 64)
 
 
 def test_teacher_that_is_gone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="is not there; expected a folder"):
-        Teacher(str(tmp_path / "gone"), "start", "float32")
+        LoadedTeacher(str(tmp_path / "gone"), "start", "float32")
 
 
 def test_another_vocabulary_is_refused(folder: str, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_equals_loops_over_lists(tokens, coefficient, reward_coefficient) -> Non
     torch.testing.assert_close(advantages, torch.tensor(expected), atol=1e-4, rtol=1e-4)
 
 
-def test_policy_gradient_is_that_of_the_reverse_kl() -> None:
+def test_gradient_is_that_of_reverse_kl() -> None:
     generator = torch.Generator().manual_seed(0)
     logits_V, teacher_V = (torch.randn(7, generator=generator, dtype=torch.float64) for _ in range(2))
     logits_V.requires_grad_()
