@@ -86,6 +86,7 @@ def test_measured_teacher_changes_no_key(store: Store) -> None:
     assert len(keys(store, "measured", "teacher", "metrics")) == 2
 
 
+@pytest.mark.thorough
 def test_each_rollout_is_scored_once(store: Store) -> None:
     train(store, "online", {**OF_RUN, "online_k": 2})
     assert len(set(keys(store, "online", "teacher", "teacher_logprobs"))) == 1
@@ -93,6 +94,7 @@ def test_each_rollout_is_scored_once(store: Store) -> None:
     assert verify_run(store, "online").outcome == "verified"
 
 
+@pytest.mark.thorough
 def test_run_ended_by_teacher_is_continued(
     store: Store, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
