@@ -53,8 +53,9 @@ class MeasuredObjectives:
 def able_to_measure(configs: Sequence[UpdateConfig]) -> UpdateConfig:
     """Return settings of a torch learner that has the companions that these objectives need: a reference, a teacher,
     and those of an estimator, since a checkpoint has those of one alone."""
-    shared = ("reference", "teacher")
-    most = max(configs, key=lambda config: sum(one.name not in shared for one in config.companions))
+    most = max(
+        configs, key=lambda config: sum(not (one.name == "reference" or one.is_recorded) for one in config.companions)
+    )
     weights = ("kl_coefficient", "distillation_coefficient")
     largest = {name: max(getattr(config, name) for config in configs) for name in weights}
     return most.model_copy(update={"learner": "torch", **largest})

@@ -60,6 +60,17 @@ def test_components_survive_the_round_trip(make_trajectories):
     assert [t.component_returns for t in again] == [{"a": 1.5, "b": 0.0}, {"a": 1.5, "b": 1.0}]
 
 
+def test_teacher_logprobs_survive_the_round_trip(make_trajectories):
+    taught = [
+        dataclasses.replace(one, teacher_logprobs=-np.arange(one.num_response_tokens, dtype=np.float32))
+        for one in make_trajectories(3)
+    ]
+    paid = [PaidTrajectory(**vars(one), component_returns={"a": 1.0}) for one in taught]
+    for again in (unpack_trajectories(pack_trajectories(taught)), unpack_trajectories(pack_trajectories(paid))):
+        rows = [one.teacher_logprobs.tolist() for one in again]
+        assert rows == [one.teacher_logprobs.tolist() for one in taught]
+
+
 def test_components_are_summed_over_turns(make_trajectories):
     rows = {"trajectory_id": ["t1", "t0", "t1"], "component_names": [["a", "b"]] * 3}
     rewards = pa.table(rows | {"component_values": [[1.0, -0.5], [9.0, 0.0], [2.0, -0.5]]})
