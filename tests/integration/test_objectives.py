@@ -64,11 +64,12 @@ def test_objectives_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch)
 def test_critic_methods_measured_with_a_critic(folder: Path) -> None:
     store = Store(str(folder))
     without = compare_objectives(store, "plain", ["all"])
-    assert list(without.left_out) == ["bi_level_gae", "hiper", "istar", "ppo", "remax", "trico", "turn_ppo"]
+    left_out = ["bi_level_gae", "hiper", "istar", "opsd", "ppo", "remax", "sdpo", "trico", "turn_ppo"]
+    assert list(without.left_out) == left_out
     assert "'istar' needs a process reward model, and the checkpoint has none" in without.left_out["istar"]
     assert "'gae' needs a critic, and the checkpoint has none" in without.left_out["ppo"]
     assert "needs a greedy rollout of each group" in without.left_out["remax"]
-    assert len(without.comparison.values) == 1 + len(METHODS.names()) - 7
+    assert len(without.comparison.values) == 1 + len(METHODS.names()) - len(left_out)
     assert without.kept["dapo"] == ["filter.strategy = none"]
     assert list(compare_objectives(store, "critic", ["trico", "grpo"], 0).comparison.values) == ["grpo"]
     assert list(compare_objectives(store, "critic", ["trico", "grpo"], 1).comparison.values) == ["run", "trico", "grpo"]
