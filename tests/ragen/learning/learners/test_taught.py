@@ -29,7 +29,7 @@ def scored(trajectories, shift: float) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=TEACHER_LOGPROBS.schema)
 
 
-def test_column_is_in_the_order_of_tokens(make_trajectories) -> None:
+def test_column_follows_the_tokens(make_trajectories) -> None:
     trajectories = make_trajectories(4, num_turns=3)
     taught = with_teacher(trajectories, scored(trajectories, -0.5))
     expected = ResponseTokens(trajectories).behaviour_logprobs_N - 0.5

@@ -60,7 +60,7 @@ def test_components_survive_the_round_trip(make_trajectories):
     assert [t.component_returns for t in again] == [{"a": 1.5, "b": 0.0}, {"a": 1.5, "b": 1.0}]
 
 
-def test_teacher_logprobs_survive_the_round_trip(make_trajectories):
+def test_teacher_logprobs_survive_round_trip(make_trajectories):
     taught = [
         dataclasses.replace(one, teacher_logprobs=-np.arange(one.num_response_tokens, dtype=np.float32))
         for one in make_trajectories(3)
