@@ -1,5 +1,6 @@
 """The `starpo` command: one file per command, listed in `commands`; shared output code is in `flows.console`."""
 
+import errno
 import os
 import sys
 import traceback
@@ -62,7 +63,9 @@ def main() -> None:
         app()
     except StarPOError as error:
         _fail(f"error: {error}", _MAX_MESSAGE, 2 if isinstance(error, NoVerdictError) else 1)
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _fail(f"error: no space is left for {error.filename or 'standard output'}", _MAX_MESSAGE, 1)
         _fail(without_secrets(traceback.format_exc().rstrip()), MAX_TEXT, 1)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starpo.ragen.core.lookup import Registry
 
 _HERE = {
-    "Train": ("train", "fork", "follow", "cancel"),
+    "Train": ("demo", "train", "fork", "follow", "cancel"),
     "Before a run": ("validate", "presets", "envs", "play", "new"),
     "Look at runs": ("runs", "view", "show", "report", "diagnose", "compare", "sql", "audit", "lineage", "objectives"),
     "Recompute": ("verify", "replay", "checkpoint"),

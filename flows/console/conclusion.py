@@ -10,11 +10,11 @@ from starpo.ragen.store import Store
 
 
 def conclude(store: Store, run: str, as_json: bool) -> None:
-    """Write the report of a run that has ended, and print a summary."""
-    report = write_report(store, run, None)
+    """Print a summary of a run that has ended, and write its report, which may fail without hiding the rest."""
     if as_json:
         from starpo.flows.console.documents.training import FinishedRun
 
+        report = write_report(store, run, None)
         print_json(FinishedRun(**run_facts(store, store.runs.get(run)), report=str(report)))
         return
     console = Console()
@@ -22,7 +22,7 @@ def conclude(store: Store, run: str, as_json: bool) -> None:
         "run": run,
         "success": success_line(store, run),
         "artifacts": store.url if "://" in store.url else str(Path(store.url).resolve()),
-        "report": str(report),
         "more": f"starpo show {run}",
     }.items():
         say(console, f"{label:<10} {value}")
+    say(console, f"{'report':<10} {write_report(store, run, None)}")

@@ -47,7 +47,8 @@ def write_report(
     with status_line(f"reading {run}") as tell:
         data = gather(store, run, wanted=wanted, on_batch=lambda what: tell(f"reading {run}: {what}"))
         tell(f"reading {run}: audits")
-        return write_page(path, render_report(data, _audited(store, run) if should_audit else None))
+        page = render_report(data, _audited(store, run) if should_audit else None)
+        return write_page(path, page, f"`starpo report {run} --output FILE` writes it elsewhere")
 
 
 def _audited(store: Store, run: str) -> "Audited | None":

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from starpo.flows.console.conclusion import conclude
+from starpo.flows.console.terminal import Console
 from starpo.flows.presets import preset
-from starpo.ragen.core.errors import StoreError
+from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
@@ -161,3 +163,21 @@ def test_removed_setting_names_its_replacement(arguments: tuple[str, ...], inste
     assert result.returncode != 0
     assert "was removed" in result.stderr
     assert instead in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a device without space")
+@pytest.mark.parametrize("arguments", [["--version"], ["envs"]])
+def test_output_without_space_is_one_sentence(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*RAGEN, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr.splitlines()) == (1, ["error: no space is left for standard output"])
+
+
+def test_unwritable_report_hides_no_summary(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state").write_text("a file, where a folder is expected")
+    monkeypatch.setenv("STARPO_STATE_DIR", str(tmp_path / "state"))
+    with pytest.raises(ConfigError, match="`starpo report mine --output FILE` writes it elsewhere"):
+        conclude(Store(str(stored.parent.parent)), "mine", Console())
+    assert "starpo show mine" in capsys.readouterr().out
