@@ -8,6 +8,7 @@ A subject that is no run becomes one, of no iteration: its first checkpoint is e
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.model_files import model_place
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ConfigError, PolicyError
+from starpo.ragen.core.errors import ConfigError, MissingPackageError, PolicyError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.envs.questions.environment import QuestionsSettings
@@ -187,11 +188,16 @@ def read_subject(store: Store, text: str) -> Subject:
 
     Raises:
         ConfigError: If it is none of what can be evaluated; the message says what was looked for.
+        MissingPackageError: If it is a server's model, and the package `openai` is not installed.
     """
     if text in MARKS:
         engine = {"rollout.engine": "scripted", "rollout.scripted": {"player": text}, "agent.form": "free"}
         return Subject(text, {**_WITHOUT_CHECKPOINT, **engine})
     if server := _SERVER.fullmatch(text):
+        if find_spec("openai") is None:
+            raise MissingPackageError(
+                f"'{text}' asks a server and needs the package openai: pip install 'starpo[openai]'"
+            )
         options = {"base_url": server["url"].rstrip("/"), "model": server["model"], **_BY_MESSAGES}
         return Subject(text, {**_WITHOUT_CHECKPOINT, "rollout.engine": "openai", "rollout.openai": options})
     if "://" in text:

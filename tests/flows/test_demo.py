@@ -31,11 +31,11 @@ def test_changed_states_are_counted_and_shown(tmp_path: Path, capsys: pytest.Cap
     store.runs.create("mine", flow="starpo", preset="demo", config=preset("demo").model_dump(mode="json"))
     rows = [{**table.to_pylist()[0], "env_seed": seed, "observations": [f"state {seed}"]} for seed in range(4)]
     for iteration, won in ((0, {0}), (12, {1, 2})):
-        told = [
+        episodes = [
             {**row, "success": row["env_seed"] in won, "responses": [f"at {iteration} of {row['env_seed']}"]}
             for row in rows
         ]
-        evaluated(store, iteration, pa.Table.from_pylist(told, table.schema))
+        evaluated(store, iteration, pa.Table.from_pylist(episodes, table.schema))
     print_before_after(store, "mine", Console())
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "of 4 initial states, 2 were lost before and are won now, 1 the other way"

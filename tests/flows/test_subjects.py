@@ -1,13 +1,14 @@
 """Subjects of an evaluation and what they are evaluated on, as they are written."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from starpo.flows.api.subjects import plan_subjects, read_subject, read_task
 from starpo.flows.presets import preset
-from starpo.ragen.core.errors import ConfigError, EnvironmentFault
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault, MissingPackageError
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.store import Store
@@ -32,6 +33,12 @@ def test_server_is_model_and_address(store: Store) -> None:
     assert settings["rollout.openai"] == {
         "base_url": "https://api.example.com/v1", "model": "some/model-1", "protocol": "chat", "max_retries": 40
     }  # fmt: skip
+
+
+def test_server_needs_its_package_before_anything(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'starpo\[openai\]'"):
+        read_subject(store, "a-model@http://127.0.0.1:9/v1")
 
 
 @pytest.mark.parametrize("text", ["OWNER/NAME", "random", "solver"])

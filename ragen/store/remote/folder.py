@@ -245,6 +245,11 @@ def _create(path: Path, data: bytes) -> bool:
         os.link(whole, path)
     except FileExistsError:
         return False
+    except OSError as error:
+        if whole.exists() and error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            reason = "this file system has no hard links, by which a store creates a file exactly once"
+            raise OSError(error.errno, reason) from error
+        raise
     finally:
         whole.unlink(missing_ok=True)
     return True

@@ -130,3 +130,13 @@ def test_policies_on_disk_if_memory_full(
     mkdtemp = tempfile.mkdtemp
     monkeypatch.setattr(tempfile, "mkdtemp", new_folder)
     assert add(policies, "a").is_relative_to(places[0])
+
+
+def test_without_shared_memory_disk_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS, which has no /dev/shm."""
+    monkeypatch.setattr(newest_policies, "_MEMORY", tmp_path / "none")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    policies = NewestPolicies()
+    assert add(policies, "a").is_relative_to(tmp_path)
+    policies.clear()
+    assert list(tmp_path.iterdir()) == []
