@@ -106,10 +106,11 @@ def _ambiguous_names(config: StarPOConfig) -> list[str]:
 
 def _missing_server_packages(config: StarPOConfig) -> list[str]:
     used = {name for phase in config.phases for name in phase.reward.components}
-    asking = sorted(name for name in used if "server" in needs(REWARDS, name))
+    asking = [f"reward component '{name}'" for name in sorted(used) if "server" in needs(REWARDS, name)]
+    asking += ["engine 'openai'"] * any(phase.rollout.engine == "openai" for phase in config.phases)
     if not asking or find_spec("openai") is not None:
         return []
-    return [f"reward component '{asking[0]}' asks a server and needs the package openai: pip install 'starpo[openai]'"]
+    return [f"{asking[0]} asks a server and needs the package openai: pip install 'starpo[openai]'"]
 
 
 def _missing_adapter_packages(config: StarPOConfig) -> list[str]:

@@ -63,6 +63,16 @@ def test_judge_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_engine_of_servers_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = preset(
+        "smoke", {"rollout.engine": "openai", "rollout.openai": {"base_url": "http://host/v1", "model": "m"}}
+    )
+    monkeypatch.setattr("starpo.ragen.readiness.find_spec", lambda _: None)
+    assert "engine 'openai' asks a server and needs the package openai: pip install 'starpo[openai]'" in obstacles(
+        config
+    )
+
+
 def test_adapters_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     config = preset("smoke", {"update.lora": {"rank": 2, "alpha": 2.0}})
     assert not obstacles(config)

@@ -88,11 +88,11 @@ def greet(config: OpenAIEngineConfig) -> None:
         EngineError: If the server does not respond, rejects the key, or does not have the model.
         MissingPackageError: If the package `openai` is not installed.
     """
+    import openai
+
     max_retries = min(config.max_retries, 1)
     hasty = {"timeout_s": min(config.timeout_s, _GREETING_TIMEOUT_S), "max_retries": max_retries}
     with open_client(config.model_copy(update=hasty), "engine 'openai'") as client:
-        import openai  # not before `open_client`, which says what to do where it is not installed
-
         try:
             names = [model.id for model in client.models.list().data]
         except (openai.NotFoundError, openai.InternalServerError, openai.RateLimitError):
