@@ -25,7 +25,10 @@ from tests.flows.documents import check
 from tests.flows.hostile import FAILED, RUN, write_hostile_store
 from tests.flows.hostile_results import hostile_ablation, hostile_sweep
 
-WITHOUT = {"play": "a person plays, with the keyboard"}
+WITHOUT = {
+    "play": "a person plays, with the keyboard",
+    "demo": "shown to a person; programs have `train demo --local --json`",
+}
 """Commands without `--json`, and why."""
 SKILL = files("starpo.flows.cli") / "templates" / "skill"
 TRAJECTORY = str(example("turns")["trajectory_id"][0])

@@ -74,6 +74,7 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
     "train": ([], [["smoke", "--run", RUN], [EVIL], ["smoke", "--set", f"filter.keep={EVIL}"]]),
     "skill": ([["{out}/skill"], ["{out}/skill", "--json"]], [["/dev/null/x"]]),
     "schema": ([[], ["--json"], ["show"]], [[EVIL]]),
+    "demo": ([HELP], []),  # trains, for a minute
     "up": ([HELP], []),  # starts a server, and reads no store
     "view": ([HELP], []),  # serves pages, which tests/ragen/evidence/view looks at
     "down": ([[]], []),
