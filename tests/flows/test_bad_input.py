@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.console.conclusion import conclude
-from starpo.flows.console.terminal import Console
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store import Facts, Store
@@ -179,5 +178,5 @@ def test_unwritable_report_hides_no_summary(
     (tmp_path / "state").write_text("a file, where a folder is expected")
     monkeypatch.setenv("STARPO_STATE_DIR", str(tmp_path / "state"))
     with pytest.raises(ConfigError, match="`starpo report mine --output FILE` writes it elsewhere"):
-        conclude(Store(str(stored.parent.parent)), "mine", Console())
+        conclude(Store(str(stored.parent.parent)), "mine", as_json=False)
     assert "starpo show mine" in capsys.readouterr().out
