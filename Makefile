@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm sokoban bandit frozen-lake bandit-smollm2 test test-ci test-all gpu bench check lint types imports settings deployments stop clean
+.PHONY: help install vllm sokoban bandit frozen-lake bandit-smollm2 test test-ci test-all gpu bench check lint types imports settings deployments site notebooks stop clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,7 +25,7 @@ $(VENV)/.installed: $(VENV)/.torch pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.torch pyproject.toml constraints.txt tests/requirements-no-deps.txt
-	$(PIP) -e '.[test]'
+	$(PIP) -e '.[test,docs]'
 	$(PIP) --no-deps -r tests/requirements-no-deps.txt
 	@touch $(VENV)/.installed $@
 
@@ -74,6 +74,14 @@ settings: $(VENV)/.installed  ## Write the reference of all settings, docs/setti
 
 deployments: $(VENV)/.installed  ## Write prefect.yaml from what `starpo up` serves
 	$(BIN)/python -m starpo.flows.deployments > prefect.yaml
+
+site: $(VENV)/.installed-test  ## Build the documentation site, build/site/html/index.html
+	$(BIN)/python -m infra.site.build
+
+notebooks: $(VENV)/.installed-test  ## Run the notebooks of docs/notebooks, and store what they show
+	mkdir -p build/notebooks && cp docs/notebooks/*.ipynb build/notebooks
+	$(BIN)/python -m nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False build/notebooks/*.ipynb
+	cp build/notebooks/*.ipynb docs/notebooks
 
 stop:  ## Stop the local server and the serving process
 	@test ! -x $(BIN)/starpo || $(BIN)/starpo down

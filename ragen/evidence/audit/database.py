@@ -238,7 +238,9 @@ class Database:
             "max_temp_directory_size": f"{self._bounds.sql_spill_gb} GB",
         }
         connection = duckdb.connect(":memory:", config={**_GUARDS, **limits})
-        connection.execute("set enable_progress_bar = false").fetchall()  # it would be written into `--json`
+        if connection.execute("select current_setting('enable_progress_bar')").fetchall() == [(True,)]:
+            # it would be written into `--json`; where it is off, in a notebook without ipywidgets, it cannot be set
+            connection.execute("set enable_progress_bar = false").fetchall()
         connection.execute("set lock_configuration = true").fetchall()
         connection.create_function(
             DECODED,
