@@ -80,7 +80,8 @@ site: $(VENV)/.installed-test  ## Build the documentation site, build/site/html/
 
 notebooks: $(VENV)/.installed-test  ## Run the notebooks of docs/notebooks, and store what they show
 	mkdir -p build/notebooks && cp docs/notebooks/*.ipynb build/notebooks
-	$(BIN)/python -m nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False build/notebooks/*.ipynb
+	cd build/notebooks && PYTHONWARNINGS="ignore:IProgress not found" $(abspath $(BIN))/python -m nbconvert \
+		--to notebook --execute --inplace --ExecutePreprocessor.record_timing=False train.ipynb evaluate.ipynb environment.ipynb
 	cp build/notebooks/*.ipynb docs/notebooks
 
 stop:  ## Stop the local server and the serving process

@@ -40,7 +40,7 @@ def write_pages(docs: Path) -> None:
     for page in pages:
         target = docs / place(page)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(_linked((ROOT / page).read_text(encoding="utf-8"), page, pages, address), encoding="utf-8")
+        target.write_text(linked((ROOT / page).read_text(encoding="utf-8"), page, pages, address), encoding="utf-8")
     _write_decisions(docs / "adr")
 
 
@@ -55,8 +55,15 @@ def repository() -> str | None:
     return f"{urls['Repository'].rstrip('/')}/blob/main" if "Repository" in urls else None
 
 
-def _linked(text: str, page: str, pages: set[str], address: str | None) -> str:
-    """Return a page with the links that it has in the site; code blocks stay as they are."""
+def linked(text: str, page: str, pages: set[str], address: str | None) -> str:
+    """Return a page with the links that it has in the site; code blocks stay as they are.
+
+    Args:
+        text: The page's text.
+        page: Its path in the repository.
+        pages: Paths of all pages in the repository.
+        address: Address of the repository's files.
+    """
 
     def link(match: re.Match[str]) -> str:
         label, path, anchor = match[1], match[2], match[3] or ""

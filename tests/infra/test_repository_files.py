@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 SCHEMAS = {
     ".github/workflows/ci.yml": "vendor.github-workflows",
     ".github/workflows/release.yml": "vendor.github-workflows",
+    ".github/workflows/site.yml": "vendor.github-workflows",
     ".github/ISSUE_TEMPLATE/fault.yml": "vendor.github-issue-forms",
     ".github/ISSUE_TEMPLATE/wish.yml": "vendor.github-issue-forms",
     "CITATION.cff": "vendor.citation-file-format",

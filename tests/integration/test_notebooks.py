@@ -1,0 +1,58 @@
+"""The notebooks of docs/notebooks: what they store is from one whole run, and they run."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="pip install 'starpo[docs]'")
+nbclient = pytest.importorskip("nbclient", reason="pip install 'starpo[docs]'")
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+
+
+def code_cells(path: Path) -> list[Any]:
+    """Return the cells with code of a notebook that is valid."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_outputs_are_of_one_run(path: Path) -> None:
+    """From the first cell to the last, none left out or repeated, none failed; `make notebooks` writes them so."""
+    cells = code_cells(path)
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert {output.output_type for output in outputs} <= {"stream", "execute_result", "display_data"}
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert not any(folder in str(output) for output in outputs for folder in ("/home/", "/root/", "site-packages"))
+
+
+def test_first_cells_install_alike() -> None:
+    assert len({code_cells(path)[0].source for path in NOTEBOOKS}) == 1
+
+
+def run(notebook: Any, folder: Path) -> None:
+    """Run a notebook in a folder, whose kernel imports this checkout."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "STARPO_WANDB_MODE": "disabled"}
+    client = nbclient.NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": str(folder)}})
+    client.execute(env=environment)
+
+
+def test_notebook_may_query(tmp_path: Path) -> None:
+    """In a kernel, DuckDB refuses to set its progress bar where ipywidgets is not installed."""
+    source = "from starpo.ragen.evidence.audit.database import described_views\nlen(described_views())"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    run(notebook, tmp_path)
+    assert int(notebook.cells[0].outputs[-1].data["text/plain"]) > 5
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+def test_notebooks_run(tmp_path: Path) -> None:
+    """In one folder, one after the other, as a reader does; the second finds the run of the first."""
+    for path in sorted(NOTEBOOKS, key=lambda path: path.stem != "train"):
+        run(nbformat.read(path, as_version=4), tmp_path)
