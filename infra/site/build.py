@@ -52,13 +52,13 @@ def write_html(folder: Path) -> None:
 
 
 def expand(nav: list[Any], docs: Path) -> Iterator[Any]:
-    """Yield entries of a navigation, with the pages of a folder in place of one that ends in `/`, its index first."""
+    """Yield entries of a navigation, with the pages of a folder in place of one that ends in `/`, each index first."""
     for entry in nav:
         if isinstance(entry, dict):
             for title, pages in entry.items():
                 yield {title: pages if isinstance(pages, str) else list(expand(pages, docs))}
         elif entry.endswith("/"):
-            pages = sorted((docs / entry).rglob("*.md"), key=lambda page: (page.name != "index.md", page))
+            pages = sorted((docs / entry).rglob("*.md"), key=lambda page: (page.parent, page.name != "index.md", page))
             yield from (page.relative_to(docs).as_posix() for page in pages)
         else:
             yield entry

@@ -13,6 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!\w+:|#)([^()#\s]+)(#[^()\s]*)?\)")
+_GLUED = re.compile(r"^(?![-*] |[>|#\s]|\d+\. ).+\n(?:[-*]|\d+\.) .*", re.MULTILINE)
+"""A list that follows a line of text at once: the repository's host shows a list, the site would show one paragraph."""
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _OUTSIDE = ("AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "infra/**/*.md")
 """Pages that are not below docs/."""
@@ -79,6 +81,8 @@ def linked(text: str, page: str, pages: set[str], address: str | None) -> str:
         return f"[{label}]({address}/{file}{anchor})" if address else label
 
     prose, codes = _FENCE.split(text), _FENCE.findall(text)
+    for glued in (match[0] for part in prose for match in _GLUED.finditer(part)):
+        sys.exit(f"{page}: a list needs an empty line before it:\n{glued}")
     linked = [_LINK.sub(link, part) for part in prose]
     return "".join(part + code for part, code in zip(linked, [*codes, ""], strict=True))
 

@@ -107,3 +107,9 @@ def test_links_lead_to_site(link: str, address: str | None, result: str) -> None
 def test_link_to_nothing_ends_build() -> None:
     with pytest.raises(SystemExit, match=r"docs/a\.md: a link to gone\.py, which does not exist"):
         linked("[a](gone.py)", "docs/a.md", set(), None)
+
+
+def test_list_without_gap_ends_build() -> None:
+    with pytest.raises(SystemExit, match=r"docs/a\.md: a list needs an empty line before it:\nthese:\n- one"):
+        linked("A line.\n\nthese:\n- one\n- two\n", "docs/a.md", set(), None)
+    assert linked("these:\n\n- one\n- two\n  and more\n- three\n", "docs/a.md", set(), None)

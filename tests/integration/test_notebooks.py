@@ -31,8 +31,22 @@ def test_outputs_are_of_one_run(path: Path) -> None:
     assert not any(folder in str(output) for output in outputs for folder in ("/home/", "/root/", "site-packages"))
 
 
-def test_first_cells_install_alike() -> None:
-    assert len({code_cells(path)[0].source for path in NOTEBOOKS}) == 1
+@pytest.mark.parametrize(("folder", "source"), [("docs/notebooks", "../.."), ("docs", "starpo")])
+def test_first_cell_installs_what_lacks(folder: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the clone around it, elsewhere from PyPI; and nothing where the package is there."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    [cell] = {code_cells(path)[0].source for path in NOTEBOOKS}
+    lines: list[str] = []
+    shell = InteractiveShell()
+    shell.register_magic_function(lines.append, "line", "pip")
+    monkeypatch.chdir(ROOT / folder)
+    assert shell.run_cell(cell).success
+    assert lines == []
+    with monkeypatch.context() as patch:
+        patch.setattr("importlib.util.find_spec", lambda _: None)
+        assert shell.run_cell(cell).success
+    assert lines == [f"install -q {source}"]
 
 
 def run(notebook: Any, folder: Path) -> None:
