@@ -68,9 +68,11 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_
         is_kept[members] = decided
     assert not (is_kept & ~may_keep).any(), f"strategy '{config.strategy}' kept a group that may not be kept"
     is_surplus = _is_surplus(is_kept, config, num_before)
-    # Best first; groups that are not eligible last. lexsort is stable, so ties go to the earlier group.
+    # Best first, by the scores as strategies see them, in whose rounding two may tie; ineligible groups last.
+    # lexsort is stable, so ties go to the earlier group.
     direction = -1.0 if config.should_keep_largest else 1.0
-    order = np.lexsort((direction * scores, ~may_keep))
+    goodness = _larger_is_better(scores, may_keep, config.should_keep_largest)
+    order = np.lexsort((np.where(may_keep, 0.0, direction * scores), -goodness, ~may_keep))
     ranks = np.empty(len(order), dtype=np.int32)
     ranks[order] = np.arange(len(order), dtype=np.int32)
     groups = groups.with_columns(
