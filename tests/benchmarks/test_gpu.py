@@ -17,7 +17,7 @@ def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return program.main()
 
 
-@pytest.mark.ci
+@pytest.mark.thorough
 def test_every_part_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     def in_this_process(part: str, arguments: list[str], _environment: dict[str, str], out: Path, left_s: float) -> str:
         assert left_s > 0

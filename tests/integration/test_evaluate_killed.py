@@ -65,6 +65,7 @@ def metrics_of(store: Store, key: str) -> dict[str, float]:
     return {row["name"]: row["value"] for row in rows if not row["name"].endswith("/engine_retries")}
 
 
+@pytest.mark.thorough
 def test_killed_evaluation_asks_for_the_rest(server: Server, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert start(server, whole).wait(240) == 0

@@ -35,6 +35,7 @@ for command in sys.argv[1:]:
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.thorough
 def test_page_leads_to_trained_run(shell: dict[str, str], tmp_path: Path) -> None:
     work = tmp_path / "work"
     commands = ["set -euo pipefail"]

@@ -189,7 +189,7 @@ FIRST, SECOND = 0.25, 0.75
     ("victim", "num_threads", "shares"),
     [
         ("flow", 1, (FIRST,)),
-        ("player", 2, (SECOND,)),
+        pytest.param("player", 2, (SECOND,), marks=pytest.mark.thorough),
         pytest.param("flow-twice", 1, (FIRST, SECOND), marks=pytest.mark.thorough),
         pytest.param("player-twice", 2, (FIRST, SECOND), marks=pytest.mark.thorough),
     ],

@@ -66,9 +66,8 @@ def logprobs(model, request, token_ids):
     return torch.log_softmax(logits.double(), -1)[range(len(token_ids)), token_ids].numpy()
 
 
-@pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=[] if name == "qwen2_5_vl" else [pytest.mark.thorough]) for name in FAMILIES]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("family", FAMILIES)
 def test_vision_policy_played_and_updated(vllm_interpreter, tmp_path, family):
     """The encoder of the second checkpoint is another."""
     folders = [str(tmp_path / str(seed)) for seed in range(2)]
