@@ -38,11 +38,11 @@ _WORDS = {
 
 def cancel(run: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Stop a running or waiting run, ablation or sweep; what it stored is kept."""
-    done = cancel_run(open_store(store), run, Console(stderr=as_json))
+    cancellation = cancel_run(open_store(store), run, Console(stderr=as_json))
     if as_json:
-        print_json(done)
+        print_json(cancellation)
     else:
-        say(Console(), _WORDS[done.outcome].format(run, done.state))
+        say(Console(), _WORDS[cancellation.outcome].format(run, cancellation.state))
 
 
 def cancel_run(store: Store, run: str, console: Console) -> Cancellation:

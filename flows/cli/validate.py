@@ -60,8 +60,8 @@ def validate(
     if as_json:
         _print_json(config, contexts, policy_lines, warnings, play, store)
         return
-    done = counted(config.iterations, "iteration")
-    write(f"{file}: valid; {done} of {config.environment.type}. --settings shows them all.")
+    iterations = counted(config.iterations, "iteration")
+    write(f"{file}: valid; {iterations} of {config.environment.type}. --settings shows them all.")
     for line in contexts or ["prompts: not counted, as the model is not on this machine; a run downloads it"]:
         write(line)
     for line in policy_lines:

@@ -3,6 +3,7 @@
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
+from starpo.ragen.core.lookup import settings_model
 from starpo.ragen.core.registry import CURRICULA
 from starpo.ragen.core.settings import named_settings, with_type
 
@@ -12,9 +13,9 @@ if TYPE_CHECKING:
 
 @cache
 def _settings_type(name: str) -> "type[CurriculumSettings]":
-    from starpo.ragen.core.curriculum import settings_of
+    from starpo.ragen.core.curriculum import CurriculumSettings
 
-    return with_type(settings_of(name), name)
+    return with_type(settings_model(CURRICULA, name, CurriculumSettings), name)
 
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from starpo.ragen.core.candidates import CandidatesConfig
-from starpo.ragen.core.errors import RegistryError
-from starpo.ragen.core.lookup import attached
+from starpo.ragen.core.lookup import settings_model
 from starpo.ragen.core.registry import SEARCHES
 from starpo.ragen.core.settings import named_settings, with_type
 
@@ -17,13 +16,7 @@ def _settings_type(name: str) -> type[CandidatesConfig]:
     Raises:
         RegistryError: If it cannot be loaded, or has no settings model.
     """
-    model = attached(SEARCHES, name, "options")
-    if not (isinstance(model, type) and issubclass(model, CandidatesConfig)):
-        raise RegistryError(
-            f"search '{name}' ({SEARCHES[name]}) has options = {model!r}; expected a class derived from "
-            "starpo.ragen.core.candidates.CandidatesConfig"
-        )
-    return with_type(model, name)
+    return with_type(settings_model(SEARCHES, name, CandidatesConfig), name)
 
 
 if TYPE_CHECKING:

@@ -4,9 +4,6 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from starpo.ragen.core.errors import RegistryError
-from starpo.ragen.core.lookup import attached
-from starpo.ragen.core.registry import CURRICULA
 from starpo.ragen.core.settings import Settings
 from starpo.ragen.core.visible import quoted
 
@@ -52,18 +49,3 @@ class CurriculumSettings(Settings):
                 f"curriculum.levels = {', '.join(levels)}: expected at least two, and each part of the environment "
                 f"once ({', '.join(tags)}), since its panel measures all of them; remove a part there, or name it here"
             )
-
-
-def settings_of(name: str) -> type[CurriculumSettings]:
-    """Return the settings model of a curriculum.
-
-    Raises:
-        RegistryError: If it cannot be loaded, or has no settings model.
-    """
-    model = attached(CURRICULA, name, "options")
-    if not (isinstance(model, type) and issubclass(model, CurriculumSettings)):
-        raise RegistryError(
-            f"curriculum '{name}' ({CURRICULA[name]}) has options = {model!r}; expected a class derived from "
-            "starpo.ragen.core.curriculum.CurriculumSettings"
-        )
-    return model

@@ -194,6 +194,21 @@ def attached(registry: "Registry", name: str, role: Literal["options", "marks"])
     return getattr(load(registry, name), role, None)
 
 
+def settings_model(registry: "Registry", name: str, base: type[M]) -> type[M]:
+    """Return the settings model of an implementation, its `options`, which is derived from that of its kind.
+
+    Raises:
+        RegistryError: If it cannot be loaded, or has no such model.
+    """
+    model = attached(registry, name, "options")
+    if not (isinstance(model, type) and issubclass(model, base)):
+        raise RegistryError(
+            f"'{name}' ({registry[name]}) has options = {model!r}; expected a class derived from "
+            f"{base.__module__}.{base.__qualname__}"
+        )
+    return model
+
+
 def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Validate an implementation's own options (`attached`) and fill in their defaults.
 
