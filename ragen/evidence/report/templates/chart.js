@@ -18,10 +18,13 @@ function axis(panel) {
     return { low, high, at: Math.log10, marks, label: (v) => number(v, 2) };
   }
   if (low > 0 && low < 0.4 * high) low = 0;
-  if (high - low < 1e-9) [low, high] = [low - Math.max(0.5, Math.abs(low) * 0.1), high + Math.max(0.5, Math.abs(high) * 0.1)];
+  // what differs in the fourth digit alone is drawn flat
+  if (high - low < Math.max(1e-9, 1e-3 * Math.max(-low, high))) [low, high] = [low - Math.max(0.5, Math.abs(low) * 0.1), high + Math.max(0.5, Math.abs(high) * 0.1)];
   const room = 0.06 * (high - low);
   [low, high] = [low === 0 ? 0 : low - room, high + room];
-  return { low, high, at: (v) => v, marks: ticks(low, high, 4), label: (v) => number(v) };
+  const marks = ticks(low, high, 4);
+  const digits = [3, 4, 5].find((n) => new Set(marks.map((mark) => number(mark, n))).size === marks.length);
+  return { low, high, at: (v) => v, marks, label: (v) => number(v, digits) };
 }
 
 // options: signals, onSelect(iteration), meaning (an entry of the glossary); run and about, the name and the description of

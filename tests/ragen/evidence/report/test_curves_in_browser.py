@@ -75,6 +75,26 @@ def test_two_points_are_not_joined(page) -> None:
     assert counts == [[2, 0], [3, 1]]
 
 
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([9.9996, 10.0004], ["9", "10", "11"]),  # a difference that nobody should see as a rise
+        ([0.1288, 0.1302], ["0.129", "0.1295", "0.13"]),
+        ([1.0, 3.0], ["0", "1", "2", "3"]),
+    ],
+)
+def test_axis_labels_tell_marks_apart(page, values: list[float], labels: list[str]) -> None:
+    drawn = page.run(
+        """
+        const lines = [{ raw: arguments[0].map((value, n) => [n, value]), band: [] }];
+        const { marks, label } = axis({ lines });
+        return marks.map(label);
+        """,
+        values,
+    )
+    assert drawn == labels
+
+
 def test_pointer_and_question_mark_explain(page) -> None:
     title = page.run("return document.querySelector('#panels .panel:nth-child(2) h3').title")
     assert title.startswith("Trajectories that reach the goal, at the training temperature. Unit: share, 0 to 1. ")
