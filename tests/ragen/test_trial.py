@@ -139,6 +139,6 @@ def test_refused_requests_shown_before_failure(
         show_trial(config, 2, Store(str(tmp_path / "store")))
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("refused: ")]
     assert [line.partition(" (task {")[0] for line in lines] == ["refused: g0000-0", "refused: g0001-0"]
-    assert all(
-        line.endswith("request 1, POST /v1/chat/completions, field n: n is 2. Input should be 1") for line in lines
-    )
+    reason = "request 1, POST /v1/chat/completions, field n: n is 2. Input should be 1."
+    body = '{"model": "policy", "messages": [{"role": "user", "content": "hello"}], "n": 2}'
+    assert all(line.endswith(f"{reason} It sent {body}") for line in lines)

@@ -187,7 +187,8 @@ class Endpoint:
             return await self._answered(client, request)
         except Refusal as refusal:
             if refusal.code != "disconnected":
-                client.served.refuse(refusal, f"{request.method} {request.scope['path'][:_MAX_PATH]}", number)
+                place = f"{request.method} {request.scope['path'][:_MAX_PATH]}"
+                client.served.refuse(refusal, place, number, getattr(request.state, "body", b""))
             raise
 
     async def _answered(self, client: _Client, request: Request) -> Response:
@@ -202,7 +203,7 @@ class Endpoint:
             raise Refusal(f"{MAX_OPEN} calls are in progress already", code="too_many_calls", status=429)
         client.num_open += 1
         try:
-            body = await _body(request)
+            body = request.state.body = await _body(request)
             chat_request = await _read(client, body if is_chat else as_chat(body))
             client.served.overridden.update(chat_request.overridden)
             answer = await self._answer(client.trajectory_id, chat_request, request)

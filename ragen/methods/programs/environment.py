@@ -80,7 +80,7 @@ class Program(Environment[ProgramSettings]):
 
     @classmethod
     def incidents(cls, settings: EnvironmentSettings, episodes: Sequence[tuple[str, int, str]]) -> list[str]:
-        """Name each request that was refused: episode, task, number, endpoint, field and reason."""
+        """Name each request that was refused: episode, task, number, endpoint, field, reason and what it sent."""
         assert isinstance(settings, ProgramSettings)
         named, num_refused = [], 0
         for trajectory_id, env_seed, info in episodes:
@@ -90,7 +90,8 @@ class Program(Environment[ProgramSettings]):
             for one in facts.get("refused_requests", ()):
                 field = f", field {one['field']}" if one["field"] else ""
                 place = f"{trajectory_id} (task {task}), request {one['request']}, {one['endpoint']}{field}"
-                named.append(f"{place}: {one['reason']}")
+                body = f" It sent {one['body']}" if one.get("body") else ""
+                named.append(f"{place}: {one['reason'].removesuffix('.')}.{body}")
         num_more = num_refused - len(named[:MAX_NAMED])
         return named[:MAX_NAMED] + ([f"and {counted(num_more, 'more request')}"] if num_more else [])
 

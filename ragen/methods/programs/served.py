@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starpo.ragen.core.redaction import without_secrets
+from starpo.ragen.core.visible import shortened
 from starpo.ragen.methods.programs.chat import CALL_LIMIT, Refusal
 
 MAX_NAMED = 10
@@ -12,6 +13,9 @@ MAX_NAMED = 10
 _MAX_REASONS = 8
 """Different reasons kept of a trajectory's refusals."""
 _MAX_REASON = 400
+_MAX_BODY, _MAX_BODY_BYTES = 240, 8192
+"""Of a refused request's body: characters that are shown, and bytes that are kept until then, so that a secret is
+masked before it is cut."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +27,31 @@ class RefusedRequest:
         endpoint: Method and path, such as 'POST /v1/chat/completions'.
         field: The field of its body at fault; '' if it is none of them.
         reason: Why.
+        body: The beginning of its body; empty if it was not read.
+        num_bytes: Length of its body.
     """
 
     request: int
     endpoint: str
     field: str
     reason: str
+    body: bytes = b""
+    num_bytes: int = 0
 
     @property
     def facts(self) -> dict[str, Any]:
         """The same as JSON, without secrets and of limited length: programs choose these texts."""
         texts = {"endpoint": self.endpoint, "field": self.field, "reason": self.reason}
-        return {"request": self.request} | {name: without_secrets(text)[:_MAX_REASON] for name, text in texts.items()}
+        facts = {name: without_secrets(text)[:_MAX_REASON] for name, text in texts.items()}
+        return {"request": self.request} | facts | ({"body": self._shown_body} if self.body else {})
+
+    @property
+    def _shown_body(self) -> str:
+        """Its body in one line: beginning and end, of a long one the beginning."""
+        line = " ".join(without_secrets(self.body.decode("utf-8", "replace")).split())
+        if len(self.body) == self.num_bytes:
+            return shortened(line, _MAX_BODY)
+        return f"{line[:_MAX_BODY]} ... [{self.num_bytes:,} bytes in all]"
 
 
 @dataclass
@@ -57,18 +74,20 @@ class Served:
     overridden: Counter[str] = field(default_factory=Counter)
     named: list[RefusedRequest] = field(default_factory=list)
 
-    def refuse(self, refusal: Refusal, endpoint: str = "", number: int = 0) -> None:
+    def refuse(self, refusal: Refusal, endpoint: str = "", number: int = 0, body: bytes = b"") -> None:
         """Count a refusal.
 
         Args:
             refusal: What the program was told.
             endpoint: Method and path of the request.
             number: The request's number among those of the trajectory.
+            body: The request's body, as far as it was read.
         """
         reason = str(refusal)
         self.num_refused += 1
         if len(self.named) < MAX_NAMED:
-            self.named.append(RefusedRequest(number, endpoint, refusal.param or "", reason))
+            start = body[:_MAX_BODY_BYTES]
+            self.named.append(RefusedRequest(number, endpoint, refusal.param or "", reason, start, len(body)))
         if refusal.code == CALL_LIMIT:
             self.limit = reason
         elif reason in self.refused or len(self.refused) < _MAX_REASONS:

@@ -253,7 +253,8 @@ def test_sampling_settings_of_programs_are_counted():
     assert (requests.num_refused, requests.refused) == (1, {"n is 2. Input should be 1": 1})
     (named,) = requests.named
     assert named.facts == {
-        "request": 3, "endpoint": "POST /v1/chat/completions", "field": "n", "reason": "n is 2. Input should be 1"
+        "request": 3, "endpoint": "POST /v1/chat/completions", "field": "n", "reason": "n is 2. Input should be 1",
+        "body": json.dumps(HELLO | {"n": 2}),
     }  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs import make
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.methods.programs.environment import Program
-from starpo.ragen.methods.programs.served import RefusedRequest
+from starpo.ragen.methods.programs.chat import Refusal
+from starpo.ragen.methods.programs.served import RefusedRequest, Served
 from starpo.ragen.methods.programs.settings import ProgramSettings
 
 
@@ -134,11 +135,38 @@ def test_refused_requests_named_then_counted(program, monkeypatch):
     world = make(settings)
     world.reset(seed=7)
     lines = Program.incidents(settings, [(f"g{n}", 7, json.dumps(episode)) for n in range(2)])
-    assert lines[0] == f"g0 (task {world.render()}), request 1, POST /v1/chat/completions: n is 2"
-    assert lines[7] == f"g1 (task {world.render()}), request 1, POST /v1/chat/completions: n is 2"
-    assert lines[1].endswith("request 2, POST /v1/chat/completions, field n: n is 2")
+    assert lines[0] == f"g0 (task {world.render()}), request 1, POST /v1/chat/completions: n is 2."
+    assert lines[7] == f"g1 (task {world.render()}), request 1, POST /v1/chat/completions: n is 2."
+    assert lines[1].endswith("request 2, POST /v1/chat/completions, field n: n is 2.")
     assert (len(lines), lines[-1]) == (11, "and 70 more requests")
     refused = RefusedRequest(3, "GET /" + "x" * 999, token, f"the key is {token}").facts
     assert token not in json.dumps(refused)
     assert max(map(len, map(str, refused.values()))) == 400
     assert Program.incidents(settings, [("g0", 7, '{"refused": 0}')]) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"", None),
+        (b'{"n": 2,\n "key": "KEY"}', '{"n": 2, "key": "***"}'),
+        (b"\xff\x1b[31m", "\ufffd\x1b[31m"),
+        (b"a" * 200 + b"b" * 100, "a" * 180 + " ... [300 characters in all] ... " + "b" * 60),
+        (b"c" * 4_000_000, "c" * 240 + " ... [4,000,000 bytes in all]"),
+    ],
+    ids=["none", "secret", "bytes", "long", "huge"],
+)
+def test_refused_body_is_kept_short(monkeypatch, body, shown):
+    monkeypatch.setenv("MY_TOKEN", "a1B2" * 9)
+    served = Served()
+    served.refuse(Refusal("n is 2", param="n"), "POST /v1/responses", 1, body.replace(b"KEY", b"a1B2" * 9))
+    (refused,) = served.named
+    assert len(refused.body) <= 8192
+    assert refused.facts.get("body") == shown
+
+
+def test_refused_request_says_what_it_sent(program):
+    refused = RefusedRequest(1, "POST /v1/responses", "n", "n is 2. Input should be 1", b'{"n": 2}', 8).facts
+    settings = program("")
+    (line,) = Program.incidents(settings, [("g0", 7, json.dumps({"refused": 1, "refused_requests": [refused]}))])
+    assert line.endswith('request 1, POST /v1/responses, field n: n is 2. Input should be 1. It sent {"n": 2}')
