@@ -12,7 +12,7 @@ from starpo.flows.console.listing import print_rows
 from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.tabular import as_csv, as_latex
-from starpo.ragen.evidence.report.words import differing_settings
+from starpo.ragen.evidence.report.words import differing_settings, differing_values
 from starpo.ragen.studies.figures.comparison import Curve, draw_comparison
 
 
@@ -37,7 +37,7 @@ def compare(
             RunBeside(**one.facts, success_best=one.best, difference=one.difference, words=one.words)
             for one in comparisons
         ]
-        print_json(ComparedRuns(runs=beside, settings=differing))
+        print_json(ComparedRuns(runs=beside, settings=differing_values(records)))
     else:
         print_rows(success_rows(comparisons), "success by run", "")
         if len(comparisons) > 1:

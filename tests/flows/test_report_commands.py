@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from starpo.flows.cli import app
 from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.evidence.report.words import differing_settings
+from starpo.ragen.evidence.report.words import differing_settings, differing_values
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.records.run import RunRecord
 from starpo.schemas.datasets import DATASETS
@@ -89,7 +89,7 @@ def test_comparison_names_differing_settings(store: str) -> None:
     assert "keep" in output
     facts = json.loads(ragen("compare", "half", "quarter", "half", "--store", store, "--json"))
     assert [of["run"] for of in facts["runs"]] == ["half", "quarter"]
-    assert facts["settings"] == {"keep": {"half": "0.5", "quarter": "0.25"}}
+    assert facts["settings"] == {"keep": {"half": 0.5, "quarter": 0.25}}
     assert json.loads(ragen("compare", "half", "--store", store, "--json"))["settings"] == {}
 
 
@@ -99,6 +99,7 @@ def test_missing_setting_is_absent() -> None:
         for name, config in (("a", {"seed": 1, "filter": {"keep": 0.5}}), ("b", {"seed": 1}))
     ]
     assert differing_settings(runs) == {"filter.keep": {"a": "0.5", "b": "absent"}}
+    assert differing_values(runs) == {"filter.keep": {"a": 0.5}}
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Documents of what was measured on stored runs: their collapse, their objectives, their differences."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from starpo.flows.console.documents.document import JsonDocument
 from starpo.flows.console.documents.runs import RunFacts
@@ -67,5 +67,5 @@ class ComparedRuns(JsonDocument):
 
     runs: list[RunBeside]
     """In the order given; the first is what the others are compared with."""
-    settings: dict[str, dict[str, str]]
-    """Setting that differs -> run -> its value as text, `absent` if it has none."""
+    settings: dict[str, dict[str, Any]]
+    """Setting that differs -> run -> its value; a run that does not have the setting is left out."""

@@ -240,6 +240,16 @@ def differing_settings(runs: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
     return differing({run.name: settings_as_text(run.stated) for run in runs})
 
 
+def differing_values(runs: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
+    """Return dotted path -> run -> JSON value of every setting that is not the same in all runs; a run without the
+    setting is left out."""
+    settings = {run.name: flattened(run.stated) for run in runs}
+    return {
+        path: {run: of_run[path] for run, of_run in settings.items() if path in of_run}
+        for path in differing_settings(runs)
+    }
+
+
 def differing(by_run: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
     """Return name -> run -> value of all that is not the same in all runs."""
     names = dict.fromkeys(name for of_run in by_run.values() for name in of_run)
