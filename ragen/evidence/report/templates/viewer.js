@@ -175,12 +175,14 @@ function viewer(container, data, batches) {
   const noPictures = ({ group, member }) => (member.turns.some(({ status }) => status) ? `No pictures: ${data.why_not_drawn}.` : group.reason);
   const stageOf = (cell) => (cell.endsWith(OF_BASE_RUN) ? `evaluate_base:${cell.slice(0, -OF_BASE_RUN.length)}` : `evaluate:${cell}`);
   const artifactsOf = ({ iteration, cell }) => data.artifacts.filter((row) => row[AT] === iteration && (cell === null ? row[KIND] === "turns" : row[KIND] === "episodes" && row[STAGE] === stageOf(cell)));
+  // What holds the turns of an evaluation's episodes; older evaluations have the episodes alone.
+  const turnsOf = (row) => data.artifacts.find((other) => other[AT] === row[AT] && other[STAGE] === row[STAGE] && other[KIND] === "episode_turns") ?? row;
 
   function commandsOf(batch, member) {
     const ofStore = ["--store", data.store];
     const artifacts = artifactsOf(batch);
     const shown = batch.cell === null ? [["starpo", "show", data.run, "--iteration", batch.iteration, "--trajectory", member.id, "--prompts", ...ofStore]]
-      : artifacts.map((row) => ["starpo", "sql", data.run, `select * from episodes where iteration = ${batch.iteration} and artifact = '${row[KEY]}' and env_seed = ${member.seed} and member = ${member.id.split("-").pop()}`, ...ofStore]);
+      : artifacts.map(turnsOf).map((row) => ["starpo", "sql", data.run, `select * from ${row[KIND]} where iteration = ${batch.iteration} and artifact = '${row[KEY]}' and env_seed = ${member.seed} and member = ${member.id.split("-").pop()}${row[KIND] === "episode_turns" ? " order by turn" : ""}`, ...ofStore]);
     return [...shown, ...artifacts.map((row) => ["starpo", "lineage", `${row[KIND]}/${row[KEY]}`, ...ofStore])];
   }
 

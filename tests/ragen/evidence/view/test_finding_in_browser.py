@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -121,13 +122,24 @@ def test_each_view_shows_its_command(page: Browser, store: Store) -> None:
     shown = ["starpo", "show", "hostile", "--iteration", "1", "--trajectory", "i1-g1-1", "--prompts", *of_store]
     assert shown in commands(page, "#viewer .terminal")
     page.go("#iteration=2&source=sokoban&trajectory=p0001-0")
-    key = store.runs.iteration("hostile", 2)["evaluate:sokoban"]["episodes"]
+    keys = store.runs.iteration("hostile", 2)["evaluate:sokoban"]
+    episode = store.read_table("episodes", keys["episodes"]).to_pylist()[1]
     sql, lineage = commands(page, "#viewer .terminal")
-    assert lineage == ["starpo", "lineage", f"episodes/{key}", *of_store]
+    assert lineage == ["starpo", "lineage", f"episodes/{keys['episodes']}", *of_store]
+    rows = rows_of(store, sql[3])
+    assert {(row["artifact"], row["iteration"]) for row in rows} == {(keys["episode_turns"], 2)}
+    assert [row["response"] for row in rows] == episode["responses"]
+
+
+def test_episode_without_turns_shows_itself(browser: Browser, served: str, store: Store) -> None:
+    keys = store.runs.iteration("hostile", 2)["evaluate:sokoban"]
+    shutil.rmtree(Path(store.url, "episode_turns", keys["episode_turns"]))
+    open_page(browser, f"{served}/run/hostile#iteration=2&source=sokoban&trajectory=p0001-0")
+    browser.wait_for("document.querySelector('#viewer .terminal')")
+    sql, _ = commands(browser, "#viewer .terminal")
     [row] = rows_of(store, sql[3])
-    assert (row["artifact"], row["iteration"]) == (key, 2)
-    seeds = store.read_table("episodes", key)["env_seed"].to_pylist()
-    assert row["env_seed"] == seeds[1]
+    assert (row["artifact"], row["iteration"]) == (keys["episodes"], 2)
+    assert row["env_seed"] == store.read_table("episodes", keys["episodes"])["env_seed"].to_pylist()[1]
 
 
 def rows_of(store: Store, sql: str) -> list[dict[str, object]]:
