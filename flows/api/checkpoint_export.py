@@ -78,7 +78,7 @@ def _exported(
     from starpo.ragen.agents.policy.save import make_portable
 
     make_portable(output)
-    write_agent(output, store.runs.get(run).config.get("agent", {}))
+    write_agent(output, store.runs.get(run).config)
     return facts | _note_training(store, key, output)
 
 

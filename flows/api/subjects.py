@@ -175,11 +175,9 @@ def plan_subjects(
     by_type: dict[tuple[str, tuple[int, ...] | None], list[Task]] = {}
     for task in tasks:
         by_type.setdefault((task.environment.type, task.env_seeds), []).append(task)
-    planned = {
-        subject.text: [_run_of(subject, of_type, overrides, sizes) for of_type in by_type.values()]
-        for subject in others
-    }
-    panels = {name: panel for of_type in by_type.values() for name, panel in _panels(of_type).items()}
+    named = [_named(of_type) for of_type in by_type.values()]
+    planned = {subject.text: [_run_of(subject, of_type, overrides, sizes) for of_type in named] for subject in others}
+    panels = {name: panel for of_type in named for name, panel in _panels(of_type).items()}
     return PlannedSubjects(runs, planned, [], panels if on else {})
 
 
@@ -216,8 +214,8 @@ def read_subject(store: Store, text: str) -> Subject:
             "MODEL@http://SERVER/v1, and neither 'random' nor 'solver'; a model of an installed package is "
             "package:NAME, one on the hub OWNER/NAME"
         )
-    prompts = {f"agent.{name}": value for name, value in (read_agent(place) if place else {}).items()}
-    return Subject(text, {"policy": {"type": "pretrained", "name_or_path": text}, **prompts})
+    recorded = read_agent(place) if place else {}
+    return Subject(text, {"policy": {"type": "pretrained", "name_or_path": text}, **recorded})
 
 
 def read_task(store: Store, text: str) -> list[Task]:
@@ -263,22 +261,32 @@ def _states_of(store: Store, text: str, run: str) -> Task:
     return Task(f"states of {text.replace(':', ' ')}"[:64], config.environment, config.agent, config, tuple(seeds))
 
 
-def _panels(tasks: Sequence[Task]) -> dict[str, SweepPanel]:
-    """Return the panels of tasks of one type of environment by name.
+def _named(tasks: Sequence[Task]) -> list[tuple[str, Task]]:
+    """Return tasks of one type of environment with the names of their panels, in an order that is always the same.
 
-    An environment by itself that comes first has the name of its type if its settings are the type's defaults: runs may
-    have measured themselves on it.
+    What a run trained on has the name of its type, and comes first; without a run, the type's default settings, on
+    which runs may have measured themselves. Others have the names they came with.
+    """
+    kind = tasks[0].environment.type
+
+    def is_plain(task: Task) -> bool:
+        return task.base is None and task.environment.model_dump(exclude_defaults=True).keys() <= {"type"}
+
+    first = [task.environment for task in tasks if task.name == kind] or [
+        task.environment for task in tasks if is_plain(task)
+    ]
+    named = [(kind if task.environment in first else task.name, task) for task in tasks]
+    return sorted(named, key=lambda pair: (pair[0] != kind, pair[0], pair[1].base is None))
+
+
+def _panels(named: Sequence[tuple[str, Task]]) -> dict[str, SweepPanel]:
+    """Return the panels of tasks of one type of environment by name.
 
     Raises:
         ConfigError: If two tasks of one name have different environments.
     """
     panels: dict[str, SweepPanel] = {}
-    kind = tasks[0].environment.type
-    is_plain = tasks[0].base is None and tasks[0].environment.model_dump(exclude_defaults=True).keys() <= {"type"}
-    names = [kind if is_plain else tasks[0].name, *(task.name for task in tasks[1:])]
-    if kind in names[1:] and not tasks[0].env_seeds:
-        names[0] = kind
-    for name, task in zip(names, tasks, strict=True):
+    for name, task in named:
         limits = {name: getattr(task.agent, name) for name in ("max_turns", "max_actions", "max_actions_per_turn")}
         panel = panels.setdefault(name, SweepPanel(environment=task.environment, env_seeds=task.env_seeds, **limits))
         if panel.environment != task.environment:
@@ -290,12 +298,12 @@ def _panels(tasks: Sequence[Task]) -> dict[str, SweepPanel]:
 
 
 def _run_of(
-    subject: Subject, tasks: Sequence[Task], overrides: Mapping[str, Any], sizes: Mapping[str, int]
+    subject: Subject, named: Sequence[tuple[str, Task]], overrides: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> SubjectRun:
-    """Return the run in which a subject plays tasks of one type of environment."""
+    """Return the run in which a subject plays tasks of one type of environment, in the order of `_named`."""
     assert subject.settings is not None
-    task = tasks[0]
-    panels = _panels(tasks)
+    task = named[0][1]
+    panels = _panels(named)
     variants = {name: panel.environment.model_dump(mode="json") for name, panel in list(panels.items())[1:]}
     base, source = task.base, f"--set for {subject.text}"
     environment = {

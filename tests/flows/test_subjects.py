@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -95,12 +96,18 @@ def test_environments_of_type_share_run(store: Store) -> None:
     [
         (["Bandit"], ["bandit"]),
         (["BanditRev"], ["BanditRev"]),
-        (["SokobanNewVocab", "Sokoban"], ["SokobanNewVocab", "Sokoban"]),
+        (["SokobanNewVocab", "Sokoban"], ["sokoban", "SokobanNewVocab"]),
+        (["SokobanNewVocab", "SokobanLarge"], ["SokobanLarge", "SokobanNewVocab"]),
+        (["wider", "Sokoban", "SokobanNewVocab"], ["sokoban", "Sokoban", "SokobanNewVocab"]),
     ],
 )
 def test_panels_have_names_of_environments(store: Store, on: list[str], names: list[str]) -> None:
+    wider = preset("smoke", {"environment.width": 7})
+    store.runs.create("wider", flow="starpo", preset="smoke", config=wider.model_dump(mode="json"))
     planned = plan_subjects(store, ["random"], on, {}, {})
     assert list(planned.panels)[: len(names)] == names
+    for order in permutations(on):
+        assert plan_subjects(store, ["random"], order, {}, {}) == planned
     runs = planned.subjects["random"]
     assert runs[0].panel == names[0]
     assert next(iter(runs[0].config.panels)) == runs[0].config.environment.type

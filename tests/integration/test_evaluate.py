@@ -111,8 +111,10 @@ def test_exported_turns_have_prompts(store: Store, tmp_path: Path) -> None:
 
 def test_exported_policy_sees_its_prompts(store: Store, tmp_path: Path) -> None:
     folder = starpo.open_run("mine", store.url).checkpoint(1, tmp_path / "policy")
-    given = {"rollout.max_response_tokens": 16}
-    result = starpo.evaluate(["mine", str(folder)], "mine", given, num_prompts=2, store=store.url, quiet=True)
+    result = starpo.evaluate(["mine", str(folder)], "mine", num_prompts=2, store=store.url, quiet=True)
+    (run,) = result.sweep.subjects[str(folder)]
+    limit = store.runs.get("mine").config["rollout"]["max_response_tokens"]
+    assert store.runs.get(run).config["rollout"]["max_response_tokens"] == limit
     shown = [
         [row["prompt_ids"] for row in store.read_table("episode_turns", key).to_pylist() if row["turn"] == 0]
         for key in result.cells.values()
@@ -121,6 +123,9 @@ def test_exported_policy_sees_its_prompts(store: Store, tmp_path: Path) -> None:
     assert shown[0] == shown[1]
     (folder / "agent_settings.json").write_text('{"promt": "state"}')
     with pytest.raises(starpo.StarPOError, match=r"agent_settings\.json': promt = 'state': no such setting"):
+        starpo.evaluate(str(folder), "mine", store=store.url, quiet=True)
+    (folder / "agent_settings.json").write_text('{"max_response_tokens": 0}')
+    with pytest.raises(starpo.StarPOError, match=r"agent_settings\.json': max_response_tokens = 0: should be"):
         starpo.evaluate(str(folder), "mine", store=store.url, quiet=True)
 
 

@@ -11,8 +11,8 @@ from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs import make
 from starpo.ragen.envs.initial_states import fresh_env_seed
-from starpo.ragen.methods.programs.environment import Program
 from starpo.ragen.methods.programs.chat import Refusal
+from starpo.ragen.methods.programs.environment import Program
 from starpo.ragen.methods.programs.served import RefusedRequest, Served
 from starpo.ragen.methods.programs.settings import ProgramSettings
 
