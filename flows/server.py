@@ -19,7 +19,8 @@ from starpo.flows import view_server
 from starpo.flows.background import Process, ServerError, environments, unwritable
 from starpo.ragen.core.allocator import keeping_freed_memory
 
-START_TIMEOUT_S = 120.0
+SLOW_START_S = 120.0
+"""Time after which it is said what is waited for: a busy machine may need more."""
 STARTING = "starting the local Prefect server (half a minute the first time)"
 _SERVE = "starpo.flows.serve"
 LOCAL_API = "http://127.0.0.1:4200/api"
@@ -87,22 +88,24 @@ def served_environment(state_dir: str) -> dict[str, str] | None:
     return processes(state_dir)[1].environment()
 
 
-def start(state_dir: str) -> str:
+def start(state_dir: str, tell: Callable[[str], None] = lambda line: None) -> str:
     """Start a server and a serving process unless they are running, and return the API's URL.
 
-    Of several concurrent commands, one starts the processes and the others wait for it.
+    Of several concurrent commands, one starts the processes and the others wait for it. A process that lives is waited
+    for, however long it takes.
 
     Args:
         state_dir: Folder of pid files and logs.
+        tell: Called with a line where a process takes long.
 
     Raises:
-        ServerError: If either does not come up in time; the message names its log.
+        ServerError: If either ends; the message names its log.
     """
     with _alone(Path(state_dir)):
-        return _start(state_dir)
+        return _start(state_dir, tell)
 
 
-def _start(state_dir: str) -> str:
+def _start(state_dir: str, tell: Callable[[str], None]) -> str:
     from starpo.ragen.config.runtime import Runtime
     from starpo.ragen.store import Store
 
@@ -123,7 +126,7 @@ def _start(state_dir: str) -> str:
                 f"no Prefect server answers at {url}: the one that was started here listens at {other}. Set "
                 "PREFECT_API_URL to that, or stop it with `starpo down` and run the same command again"
             )
-        _wait(lambda: is_healthy(url), server, f"the Prefect server did not answer at {url}")
+        _wait(lambda: is_healthy(url), server, f"the Prefect server does not answer at {url}", tell)
     store = Store(Runtime.current().store).address  # absolute: other commands may run in other folders
     if serve.running() is None:
         _refuse_another_store(url, store)
@@ -135,7 +138,7 @@ def _start(state_dir: str) -> str:
         # which runs inherit
         env = {**keeping_freed_memory(), **retries, "PREFECT_API_URL": url, "STARPO_STORE": store}
         serve.start(sys.executable, "-m", _SERVE, str(ready), env=env)
-        _wait(ready.exists, serve, "the process that serves the deployments did not start")
+        _wait(ready.exists, serve, "the process that serves the deployments is not ready", tell)
     return url
 
 
@@ -172,11 +175,15 @@ def _refuse_another_store(url: str, store: str) -> None:
             )
 
 
-def serve_again(state_dir: str) -> None:
+def serve_again(state_dir: str, tell: Callable[[str], None] = lambda line: None) -> None:
     """Restart the serving process, so that it serves deployments that were added since it started.
 
+    Args:
+        state_dir: As for `start`.
+        tell: As for `start`.
+
     Raises:
-        ServerError: If it has active runs, or does not come up.
+        ServerError: If it has active runs, or ends.
     """
     serve = processes(state_dir)[1]
     with _alone(Path(state_dir)):
@@ -187,7 +194,7 @@ def serve_again(state_dir: str) -> None:
                 "`starpo train FILE.toml`); or stop everything with `starpo down`"
             )
         serve.stop()
-        _start(state_dir)
+        _start(state_dir, tell)
 
 
 def stop(state_dir: str) -> list[str]:
@@ -210,12 +217,16 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _wait(is_ready: Callable[[], bool], process: Process, complaint: str) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
+def _wait(is_ready: Callable[[], bool], process: Process, complaint: str, tell: Callable[[str], None]) -> None:
+    slow_at, is_slow = time.monotonic() + SLOW_START_S, False
     while not is_ready():
         if process.running() is None:
             end = "\n".join(process.log.read_text(errors="replace").splitlines()[-8:])
-            raise ServerError(f"{complaint}: it exited at once. Its log, {process.log}, ends with:\n{end}")
-        if time.monotonic() > deadline:
-            raise ServerError(f"{complaint} within {START_TIMEOUT_S:.0f} s. Its log: {process.log}")
+            raise ServerError(f"{complaint}: it has exited. Its log, {process.log}, ends with:\n{end}")
+        if not is_slow and time.monotonic() > slow_at:
+            is_slow = True
+            tell(
+                f"{complaint} after {SLOW_START_S:.0f} s, but it is alive, so it is waited for; Ctrl-C stops waiting, "
+                f"`starpo down` stops it. Its log: {process.log}"
+            )
         time.sleep(0.3)

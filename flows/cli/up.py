@@ -15,7 +15,7 @@ def up(as_json: JsonOption = False) -> None:
     was_serving = server.processes(state_dir)[1].running() is not None
     store = Store(Runtime.current().store).address
     with console.status(server.STARTING):
-        server.start(state_dir)
+        server.start(state_dir, lambda line: say(console, line))
     if was_serving:
         register()
     served = ServedAddresses(prefect=server.ui_url(), runs=view_server.url(state_dir, store))

@@ -99,7 +99,7 @@ def start_deployment(
     """
     with console.status(server.STARTING):
         state_dir, store = Runtime.current().state_dir, Store(parameters.get("store", Runtime.current().store)).address
-        server.start(state_dir)
+        server.start(state_dir, lambda line: say(console, line))
     register(deployment)
     served = server.served_environment(state_dir)
     if "store" in parameters or (served is not None and served.get("STARPO_STORE") != store):
@@ -127,7 +127,7 @@ def register(deployment: str | None = None) -> None:
     with asking(f"to register {deployment or 'the deployments'}"):
         is_served = register_deployment(deployment)
     if not is_served:
-        server.serve_again(Runtime.current().state_dir)
+        server.serve_again(Runtime.current().state_dir, lambda line: say(Console(stderr=True), line))
 
 
 def _flags(parameters: dict[str, Any], written: Mapping[str, str]) -> str:

@@ -98,6 +98,35 @@ def test_slow_server_is_waited_for(tmp_path, monkeypatch):
     assert list(answers) == []
 
 
+@pytest.mark.parametrize("lives", [True, False], ids=["lives", "dies"])
+def test_slow_start_waits_while_alive(tmp_path, monkeypatch, lives):
+    monkeypatch.setattr(server, "SLOW_START_S", 1.0)
+    monkeypatch.setattr(server, "api_url", lambda: "http://127.0.0.1:1/api")
+    monkeypatch.setattr(server.view_server, "begin", lambda *_: None)
+    process, start = server.processes(str(tmp_path))[0], Process.start
+    code = f"import time; time.sleep({60 if lives else 3}); raise SystemExit('no more')"
+
+    def begin(one: Process, *_: str, env: dict[str, str]) -> None:
+        start(one, sys.executable, "-c", code)
+        (tmp_path / f"{one.name}.ready").touch()
+
+    monkeypatch.setattr(Process, "start", begin)
+    began = time.monotonic()
+    monkeypatch.setattr(server, "is_healthy", lambda _: lives and time.monotonic() > began + 3)
+    lines: list[str] = []
+    try:
+        if lives:
+            server.start(str(tmp_path), lines.append)
+        else:
+            with pytest.raises(ServerError, match=r"does not answer .*: it has exited. Its log, .*\nno more"):
+                server.start(str(tmp_path), lines.append)
+    finally:
+        server.stop(str(tmp_path))
+    (line,) = lines
+    assert "does not answer at http://127.0.0.1:1/api after 1 s, but it is alive" in line
+    assert str(process.log) in line
+
+
 def test_concurrent_commands_start_one_server(tmp_path, monkeypatch):
     """Otherwise `starpo down` would know only the second one's processes, and two would serve the same deployments."""
     started, start = {}, Process.start
