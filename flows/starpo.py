@@ -12,6 +12,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.settings import described_by_name
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.runs.placement import ModelPlacement
+from starpo.ragen.store import Store
 from starpo.tasks.loop.memory_check import check_memory
 from starpo.tasks.loop.run import carry_out_run
 from starpo.tasks.loop.run_code import default_run_name
@@ -48,7 +49,7 @@ with described_by_name():  # the decorator makes a schema, which nobody reads: a
             config or load_preset(preset), {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}}
         )
         check_memory(config)
-        check_ready(config, preset, should_download=True)
         url, name = store or Runtime.current().store, run or default_run_name(preset, config)
+        check_ready(config, preset, should_download=True, store=Store(url))
         with ModelPlacement() as placement:
             return carry_out_run(url, name, preset, config, InPrefect(placement))

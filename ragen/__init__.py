@@ -5,6 +5,7 @@ studies      many runs or cells measured together: ablations, sweeps
 evidence     analyses of stored runs: report, audits, diagnostics; imported by flows alone, and not by that of training
 runs         stages of stored runs: carried out, verified, replayed; where engines and learners run
 readiness    what a run lacks; trial: episodes played before a run, and what follows from them
+teacher_fit  whether a run's teacher is there and reads the policy's tokens
 sizing       resource estimates for a run, before it is started
 methods      what plugs into the stages below by the registry, as a user's code does: search, judge, checklist, segments
 learning     stored turns -> reward, filter, objectives, learners -> checkpoint; metrics and control of training

@@ -35,41 +35,43 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.grammar import ToolCalls
 from starpo.ragen.envs.initial_states import fresh_env_seed, initial_state
+from starpo.ragen.store import Store
 
 
-def check_ready(config: StarPOConfig, name: str, *, should_download: bool = False) -> None:
+def check_ready(config: StarPOConfig, name: str, *, should_download: bool = False, store: Store | None = None) -> None:
     """Check that a run with these settings can be started.
 
     Args:
         config: The settings.
         name: Name of the settings, for the message.
         should_download: Download a model from the hub to check it as well.
+        store: The run's store, which has the run that teaches it. None: such a teacher is not checked.
 
     Raises:
         ConfigError: If something is missing; the message lists all of it.
     """
-    problems = obstacles(config, should_download=should_download)
+    problems = obstacles(config, should_download=should_download, store=store)
     if problems:
         several = f"{len(problems)} things stand in the way:" if len(problems) > 1 else ""
         raise ConfigError("\n  ".join([f"{name}: {several or problems[0]}", *(problems if several else ())]))
 
 
-def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[str]:
+def obstacles(config: StarPOConfig, *, should_download: bool = False, store: Store | None = None) -> list[str]:
     """List what prevents a run: sentences, one per problem.
 
     Checked are names that stand for two things, the packages that servers and adapters need, things with a statement
     weight that no environment has, the policy's folder with its tokenizer and a template to which turns can be appended
     (a model on the hub is skipped unless it is to be downloaded), the demonstrator to imitate, the prompt, the reward
     components on trial turns, and enough initial states for every panel and for training beside them; then, if nothing
-    else is wrong, room for prompts and responses in the context.
+    else is wrong, the vocabulary of a teacher, and room for prompts and responses in the context.
     """
     try:
-        return _obstacles(config, should_download)
+        return _obstacles(config, should_download, store)
     except CallLimitError as error:  # whatever else it would be asked would hang as well, and each would take as long
         return [str(error)]
 
 
-def _obstacles(config: StarPOConfig, should_download: bool) -> list[str]:
+def _obstacles(config: StarPOConfig, should_download: bool, store: Store | None) -> list[str]:
     policy = config.policy
     problems = (
         _ambiguous_names(config)
@@ -88,6 +90,10 @@ def _obstacles(config: StarPOConfig, should_download: bool) -> list[str]:
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
     for place, settings in panels.items():
         problems += _environment_faults(place, settings, config)
+    if config.teacher is not None and config.iterations and not problems:
+        from starpo.ragen.teacher_fit import teacher_faults
+
+        problems += teacher_faults(config, store, should_download=should_download)
     return problems or _context_faults(config, should_download)
 
 

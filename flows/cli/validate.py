@@ -40,7 +40,8 @@ def validate(
     With --play the first policy plays: the fine-tuned or warm-started one if the store has it, else the model itself.
     """
     config = preset(file, parse_overrides(set_, method))
-    check_ready(config, file, should_download=play is not None)
+    opened = open_store(store) if config.teacher is not None else None
+    check_ready(config, file, should_download=play is not None, store=opened)
     if settings:
         print_json(config)
         return

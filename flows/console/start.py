@@ -69,12 +69,13 @@ def train_settings(
     config = load_preset(preset, {**overrides, **short})  # invalid settings fail here, before anything is started
     if config.policy.type == "pretrained":  # for the embedded policy, the flow checks: it needs the tokenizer first
         check_memory(config)
-    check_ready(config, preset)
+    opened = open_store(store)
+    check_ready(config, preset, store=opened)
     if config.policy.type == "pretrained":
         _warn(config, console)
     is_file = preset not in PRESETS.names()
     settings = Path(preset).stem if is_file else preset  # label of the settings
-    opened, run_name = open_store(store), run or default_run_name(settings, config)
+    run_name = run or default_run_name(settings, config)
     checked_name(run_name, "run")
     if run is not None:  # a user-given name must not belong to a run with other settings or code
         opened.runs.create(
@@ -121,8 +122,8 @@ def train_fork(
         written: As for `follow_deployment`.
     """
     settings = fork.config.model_dump(mode="json")
-    check_ready(fork.config, f"a fork of '{fork.base.name}'")
     opened, name, preset = open_store(store), run or fork.name, fork.base.preset or "custom"
+    check_ready(fork.config, f"a fork of '{fork.base.name}'", store=opened)
     if run is not None:  # a user-given name must not belong to another run
         opened.runs.create(run, flow="starpo", preset=preset, config=settings, code=code_of(fork.config))
     say(console, str(reused(opened, name, fork.config)))
@@ -193,7 +194,7 @@ def train_here(store: Store, run: str, preset: str, config: StarPOConfig, consol
         KeyboardInterrupt: On Ctrl-C; its state is then 'cancelled', and the same settings continue it.
     """
     check_memory(config)
-    check_ready(config, preset, should_download=True)
+    check_ready(config, preset, should_download=True, store=store)
     with _progress(store, run, console), ModelPlacement() as placement:
         return carry_out_run(store.address, run, preset, config, InProcess(placement))
 

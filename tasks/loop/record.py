@@ -183,10 +183,12 @@ class RunRecorder(Runner):
 
     def check_teacher(self, first: str, teacher: str, name: str) -> None:
         """Check that a teacher has the vocabulary of the run's first checkpoint, by their keys."""
+        from starpo.ragen.agents.policy.load import load_tokenizer
         from starpo.ragen.learning.distillation.vocabulary import check_vocabulary
 
         folder = self._execution.placement.learner.policy_folder
-        check_vocabulary(folder(self._store, first), folder(self._store, teacher), name)
+        policys, teachers = (load_tokenizer(folder(self._store, key)).get_vocab() for key in (first, teacher))
+        check_vocabulary(policys, teachers, name)
 
     def tell(self, message: str) -> None:
         """Log a message at level info."""

@@ -6,12 +6,11 @@ teacher -> key of its checkpoint, once;   turns of all attempts -> tasks.teacher
 from dataclasses import replace
 
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.teachers import ModelTeacher, PolicyTeacher, RunTeacher, TeacherSettings
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.config.teachers import ModelTeacher, PolicyTeacher, RunTeacher
 from starpo.ragen.runs.work import Keys
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered, of_kind
-from starpo.ragen.store.keeping.checkpoints import policies
+from starpo.ragen.teacher_fit import name_of, named_checkpoint
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.teacher import teacher
 
@@ -39,14 +38,15 @@ class Teaching:
         if isinstance(settings, PolicyTeacher):
             self._fixed = first if settings.checkpoint == "first" else ""
         elif isinstance(settings, RunTeacher):
-            self._fixed = named_checkpoint(runner.store_url, settings.checkpoint)
+            url = runner.store_url  # empty where keys alone are derived
+            self._fixed = named_checkpoint(Store(url), settings.checkpoint) if url else settings.checkpoint
         elif isinstance(settings, ModelTeacher):
             from starpo.tasks.first_checkpoint.pretrained import pretrained
 
             work = replace(pretrained(config, settings.policy), part="teacher")
             self._fixed = runner.stage(start, work)["checkpoint"]
         if self._fixed not in ("", first):
-            runner.check_teacher(first, self._fixed, _in_words(settings))
+            runner.check_teacher(first, self._fixed, name_of(settings))
 
     def score(self, iteration: int, config: StarPOConfig, checkpoint: str, data: Keys) -> Keys:
         """Let the teacher score an iteration's rollouts.
@@ -69,26 +69,3 @@ class Teaching:
                 self._outputs[of_whom] = self._runner.stage(iteration, teacher(config, iteration, *of_whom, attempt))
             scored[numbered("teacher_logprobs", attempt)] = self._outputs[of_whom]["teacher_logprobs"]
         return scored
-
-
-def named_checkpoint(store_url: str, name: str) -> str:
-    """Return the key of the checkpoint `RUN:ITERATION`; without a store, the name itself.
-
-    Raises:
-        StoreError: If there is no such run.
-        ConfigError: If it has no such checkpoint.
-    """
-    if not store_url:
-        return name
-    run, _, number = name.partition(":")
-    keys = policies(Store(store_url), run)
-    if int(number) not in keys:
-        known = f"it has {min(keys)} to {max(keys)}" if keys else "it has none"
-        raise ConfigError(f"teacher.checkpoint = '{name}': run '{run}' has no such checkpoint; {known}")
-    return keys[int(number)]
-
-
-def _in_words(settings: TeacherSettings) -> str:
-    if isinstance(settings, ModelTeacher):
-        return f"teacher.name_or_path = '{settings.name_or_path}'"
-    return f"teacher.checkpoint = '{getattr(settings, 'checkpoint', '')}'"

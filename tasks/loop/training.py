@@ -66,7 +66,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
     use = RolloutUse(config)
     num_empty = 0
     teaching = None
-    if config.teacher is not None:
+    if config.teacher is not None and config.iterations:
         from starpo.tasks.loop.teaching import Teaching
 
         teaching = Teaching(runner, config, first)

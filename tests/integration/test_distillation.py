@@ -1,5 +1,6 @@
 """Runs with a teacher: every stage verified, shared, continued; and the policy never sees what its teacher sees."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.core.errors import ConfigError, LearnerError
 from starpo.ragen.learning.distillation.scoring import LoadedTeacher
+from starpo.ragen.readiness import check_ready
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.tasks.loop.verify import verify_run
@@ -125,14 +127,40 @@ def test_lab_measures_with_the_teacher(store: Store) -> None:
     assert "needs a teacher, and none has scored this rollout" in without.left_out["opsd"]
 
 
-def test_teacher_with_another_vocabulary_is_refused(store: Store, tmp_path: Any) -> None:
+@pytest.fixture
+def stranger(tmp_path: Path) -> str:
+    """Folder of a model with another vocabulary."""
     tokenizer = make_tokenizer()
     tokenizer.add_tokens(["another"])
-    config = preset("smoke", SMALL).policy
-    make_model(config, tokenizer).save_pretrained(tmp_path)  # type: ignore[arg-type]
+    make_model(preset("smoke", SMALL).policy, tokenizer).save_pretrained(tmp_path)  # type: ignore[arg-type]
     tokenizer.save_pretrained(tmp_path)
-    wrong = {"teacher.type": "model", "teacher.name_or_path": str(tmp_path), "update.distillation_coefficient": 1.0}
-    with pytest.raises(ConfigError, match=f"'{tmp_path}' has another vocabulary than the policy: "):
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["model", "run"])
+def test_foreign_vocabulary_is_refused_at_start(store: Store, stranger: str, kind: str) -> None:
+    lessons = {"update.distillation_coefficient": 1.0, "teacher.type": kind}
+    if kind == "run":
+        settings = {name: value for name, value in SMALL.items() if not name.startswith("policy.")}
+        settings |= {"policy": {"type": "pretrained", "name_or_path": stranger}, "iterations": 0}
+        train_here(store, "stranger", "smoke", preset("smoke", settings), Console(quiet=True))
+        lessons["teacher.checkpoint"] = "stranger:0"
+    else:
+        lessons["teacher.name_or_path"] = stranger
+    name = "checkpoint = 'stranger:0'" if kind == "run" else f"name_or_path = '{stranger}'"
+    with pytest.raises(ConfigError, match=rf"^smoke: teacher.{name} has another vocabulary than the policy: "):
+        train(store, f"taught-by-{kind}", lessons)
+    assert f"taught-by-{kind}" not in store.runs.names()
+    with pytest.raises(ConfigError, match="another vocabulary"):
+        check_ready(preset("smoke", {**SMALL, **lessons}), "mine", store=store)
+    assert check_ready(preset("smoke", {**SMALL, **lessons, "iterations": 0}), "mine", store=store) is None
+
+
+def test_stored_vocabulary_is_checked_too(store: Store, stranger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that goes on elsewhere may not have its model there, only its first checkpoint."""
+    monkeypatch.setattr("starpo.flows.console.start.check_ready", lambda *_, **__: None)
+    wrong = {"teacher.type": "model", "teacher.name_or_path": stranger, "update.distillation_coefficient": 1.0}
+    with pytest.raises(ConfigError, match=f"'{stranger}' has another vocabulary than the policy: "):
         train(store, "wrong", wrong)
     assert "rollout" not in store.runs.iterations("wrong")[0]
 
@@ -140,3 +168,4 @@ def test_teacher_with_another_vocabulary_is_refused(store: Store, tmp_path: Any)
 def test_absent_checkpoint_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="run 'plain' has no such checkpoint; it has 0 to 2"):
         train(store, "lacking", {**OF_RUN, "teacher.checkpoint": "plain:9"})
+    assert "lacking" not in store.runs.names()

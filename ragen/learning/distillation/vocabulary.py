@@ -1,25 +1,22 @@
 """Whether a teacher reads the tokens that the policy writes: both need one vocabulary, token by token."""
 
-from pathlib import Path
+from collections.abc import Mapping
 
-from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
 
 
-def check_vocabulary(policy: str | Path, teacher: str | Path, name: str) -> None:
+def check_vocabulary(policys: Mapping[str, int], teachers: Mapping[str, int], name: str) -> None:
     """Check that a teacher has the vocabulary of the policy.
 
     Args:
-        policy: Folder of the policy.
-        teacher: Folder of the teacher.
+        policys: Token -> id, of the policy's tokenizer.
+        teachers: The same of the teacher's.
         name: What messages call the teacher.
 
     Raises:
         ConfigError: If it has another one.
-        PolicyError: If a tokenizer cannot be read.
     """
-    policys, teachers = (load_tokenizer(folder).get_vocab() for folder in (policy, teacher))
     if policys == teachers:
         return
     differing = sorted((number, token) for token, number in policys.items() if teachers.get(token) != number) or sorted(
