@@ -22,10 +22,11 @@ _OUTSIDE = ("AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "infr
 
 _INSTEAD = {
     "README.md": "index.md",
+    "flows/presets/methods": "reference/methods.md",
     "schemas/datasets.py": "reference/datasets.md",
     "ragen/learning/metrics/glossary.py": "reference/metrics.md",
 }
-"""File of the repository -> page of the site that says what it says."""
+"""File or folder of the repository -> page of the site that says what it says."""
 
 
 def write_pages(docs: Path) -> None:

@@ -1,6 +1,7 @@
 """Pages made from the code: what a reader looks up."""
 
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from typer.cli import get_docs_for_click
 import starpo
 from infra.site.pages import ROOT
 from starpo.flows.cli.commands import COMMANDS, load
+from starpo.flows.presets import FOLDER, METHODS, method
+from starpo.ragen.config.load import read_fragment
 from starpo.ragen.learning.metrics.glossary import METRICS
 from starpo.schemas.datasets import DATASETS
 
@@ -28,6 +31,7 @@ def write_reference(docs: Path) -> None:
         "python": _python(),
         "datasets": _datasets(),
         "metrics": _metrics(),
+        "methods": _methods(),
         **{f"commands/{_slug(panel)}": _commands(panel, names) for panel, names in COMMANDS.items() if names},
     }
     for name, lines in pages.items():
@@ -68,6 +72,21 @@ def _metrics() -> Iterator[str]:
     yield "# Metrics\n\nNumbers that stages store in the dataset `metrics`; <words> stand for what varies.\n"
     rows = [(f"`{metric.name}`", metric.unit, f"{metric.meaning} ({metric.source})") for metric in METRICS]
     yield _table(("metric", "unit", "meaning (computed from)"), rows)
+
+
+def _methods() -> Iterator[str]:
+    """Yield each method with its description and what differs from the defaults."""
+    defaults = read_fragment(FOLDER / "objective.toml", [FOLDER])["update"]
+    yield (
+        "# Methods\n\nWhat `--method NAME` and `extends` set, as its source has it, where it differs from the "
+        "defaults (`flows/presets/objective.toml`). [How an objective is composed](../objectives.md).\n"
+    )
+    rows = []
+    for name in METHODS.names():
+        settings = {path.removeprefix("update."): value for path, value in method(name).items()}
+        changed = [f"`{path} = {json.dumps(value)}`" for path, value in settings.items() if defaults.get(path) != value]
+        rows.append((f"`{name}`", METHODS.description(name), ", ".join(changed) or "the defaults"))
+    yield _table(("method", "what it is", "settings"), rows)
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

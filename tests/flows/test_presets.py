@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from starpo.flows.cli import app
-from starpo.flows.presets import FOLDER, FRAGMENTS, GRIDS, METHODS, PRESETS, method, names, preset
+from starpo.flows.presets import FRAGMENTS, GRIDS, METHODS, PRESETS, method, names, preset
 from starpo.ragen.advice import advise
-from starpo.ragen.config.load import apply_overrides, read_fragment
+from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
@@ -231,14 +231,3 @@ def test_methods_listed_and_validated_by_name() -> None:
     )
     update = json.loads(answer.stdout)["update"]
     assert (update["ratio"], update["clip_low"], update["clip_high"]) == ("sequence", 0.1, 4e-4)
-
-
-def test_objectives_page_lists_every_method() -> None:
-    """A row has a method's name, its description, and its differences from the defaults."""
-    page = (Path(__file__).parents[2] / "docs/objectives.md").read_text(encoding="utf-8")
-    fragment = read_fragment(FOLDER / "objective.toml", [FOLDER])["update"]
-    for name in METHODS.names():
-        settings = {path.removeprefix("update."): value for path, value in method(name).items()}
-        changed = [f"`{path} = {json.dumps(value)}`" for path, value in settings.items() if fragment.get(path) != value]
-        row = f"| `{name}` | {METHODS.description(name)} | {', '.join(changed) or 'the defaults'} |"
-        assert row in page.splitlines(), f"expected in docs/objectives.md: {row}"

@@ -9,6 +9,7 @@ import pytest
 
 from infra.site import build
 from infra.site.pages import ROOT, linked
+from starpo.flows.presets import METHODS
 
 pytest.importorskip("zensical", reason="pip install 'starpo[docs]'")
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"']?(https?:)?//", re.IGNORECASE)
@@ -27,14 +28,16 @@ def test_all_pages_are_built(html: Path) -> None:
 
 
 def test_reference_is_from_code(html: Path) -> None:
-    commands, datasets, interface, metrics = (
+    commands, datasets, interface, metrics, methods = (
         (html / "reference" / f"{name}.html").read_text(encoding="utf-8")
-        for name in ("commands/look-at-runs", "datasets", "python", "metrics")
+        for name in ("commands/look-at-runs", "datasets", "python", "metrics", "methods")
     )
     assert "starpo lineage" in commands
     assert "behaviour_logprobs" in datasets
     assert "Run.load_policy" in interface
     assert "rollout/success_rate" in metrics
+    assert [name for name in METHODS.names() if f"<code>{name}</code>" not in methods] == []
+    assert "clip_low = 0.0003" in methods
 
 
 def test_pages_load_nothing_from_network(html: Path) -> None:
