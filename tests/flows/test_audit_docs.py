@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS, VIEW_NAMES
@@ -57,11 +56,3 @@ def test_guide_names_every_view_and_audit() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert [name for name in VIEW_NAMES if f"`{name}`" not in text] == []
     assert re.findall(r"`(\w+)`", re.findall(r"standard questions: (.*?) \(", text)[0]) == list(AUDITS)
-
-
-def test_guide_states_query_limits_and_defaults() -> None:
-    rows = dict(re.findall(r"^\| `(STARPO_SQL_\w+)` \| ([\d.]+) \|", DOCUMENT.read_text(encoding="utf-8"), re.M))
-    fields = {name: field for name, field in Runtime.model_fields.items() if name.startswith("sql_")}
-    assert {name: float(default) for name, default in rows.items()} == {
-        f"STARPO_{name.upper()}": field.default for name, field in fields.items()
-    }
