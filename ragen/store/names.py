@@ -43,3 +43,11 @@ def checked_name(name: str, what: str) -> str:
             f"digit{', and none of ' + ', '.join(_RESERVED) if what == 'kind' else ''}"
         )
     return name
+
+
+def differing_by_case(name: str, names: Iterable[str]) -> str | None:
+    """Return the first of the names that differs from a name by case alone; None if there is none.
+
+    A disk that ignores case, such as macOS's, keeps both in one folder.
+    """
+    return next((other for other in names if other != name and other.casefold() == name.casefold()), None)

@@ -86,6 +86,25 @@ def other_code(earlier: RunRecord, later: RunRecord) -> str:
     return _listed(earlier.code, later.code)
 
 
+def how_to_change(earlier: RunRecord, later: RunRecord) -> str:
+    """Advise on what a run of another length reuses, and on `starpo fork`."""
+    if earlier.flow != "starpo" or later.flow != "starpo":
+        return ""
+    changed = {path.partition(".")[0] for path, _ in changed_settings(earlier.config, later.config)}
+    length, fork = "", ""
+    if "iterations" in changed:
+        length = (
+            " A run of another length shares all iterations that both have, unless a learning rate decays over the "
+            "length (update.optimiser.decay): then it shares what comes before the first update."
+        )
+    if changed <= {"iterations", "rollout", "reward", "filter", "update"}:
+        fork = (
+            f" `starpo fork {later.name} --from N --set PATH=VALUE` changes settings of rollout, reward, filter or "
+            f"update from iteration N on{', and keeps the length' if length else ''}."
+        )
+    return length + fork
+
+
 def _identity(run: RunRecord) -> dict[str, Any]:
     """Return the values on which runs of the same name must agree."""
     return {"flow": run.flow, "parameters": run.parameters, **run.config}

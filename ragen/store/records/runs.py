@@ -20,13 +20,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError, first_line
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.store.artifacts.keys import as_json
-from starpo.ragen.store.names import checked_name, is_name, numbers_of
+from starpo.ragen.store.names import checked_name, differing_by_case, is_name, numbers_of
 from starpo.ragen.store.records.leases import Lease, holder_of, is_held
-from starpo.ragen.store.records.run import RunRecord, RunState, RunStatus, other_code, other_settings
+from starpo.ragen.store.records.run import RunRecord, RunState, RunStatus, how_to_change, other_code, other_settings
 from starpo.ragen.store.records.seals import (
     DIGITS,
     IterationRecord,
@@ -59,25 +58,6 @@ RECORD_ADVICE = (
     "reuses every artifact and writes its records anew"
 )
 """What to do about a record that was changed."""
-
-
-def _how_to_change(earlier: RunRecord, later: RunRecord) -> str:
-    """Advise on what a run of another length reuses, and on `starpo fork`."""
-    if earlier.flow != "starpo" or later.flow != "starpo":
-        return ""
-    changed = {path.partition(".")[0] for path, _ in changed_settings(earlier.config, later.config)}
-    length, fork = "", ""
-    if "iterations" in changed:
-        length = (
-            " A run of another length shares all iterations that both have, unless a learning rate decays over the "
-            "length (update.optimiser.decay): then it shares what comes before the first update."
-        )
-    if changed <= {"iterations", "rollout", "reward", "filter", "update"}:
-        fork = (
-            f" `starpo fork {later.name} --from N --set PATH=VALUE` changes settings of rollout, reward, filter or "
-            f"update from iteration N on{', and keeps the length' if length else ''}."
-        )
-    return length + fork
 
 
 class Runs:
@@ -129,16 +109,22 @@ class Runs:
 
         Raises:
             StoreError: If it is a run of another flow, configuration, code or other parameters; the message says what
-                differs.
+                differs. If the name of another run differs by case alone.
         """
         run, earlier = record.name, self.find(record.name)
+        is_new = earlier is None or earlier.name != run  # a disk that ignores case finds the other run
+        if is_new and (other := differing_by_case(run, self.names())):
+            raise StoreError(
+                f"a run named '{run}' cannot be in {self._location.name} beside '{other}': some disks, such as "
+                "macOS's, keep names that differ by case alone in one folder. Give this run another name"
+            )
         if earlier is None:
             return None
         if differences := other_settings(earlier, record):
             raise StoreError(
                 f"a run named '{run}' exists in {self._location.name} with other settings:\n{differences}\n"
                 "Give this run another name, and it reuses every stage that the change does not concern; or use the "
-                f"settings of the earlier one to continue it.{_how_to_change(earlier, record)}"
+                f"settings of the earlier one to continue it.{how_to_change(earlier, record)}"
             )
         if differences := other_code(earlier, record):
             raise StoreError(

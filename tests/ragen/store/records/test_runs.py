@@ -63,6 +63,18 @@ def test_create_with_other_settings_names_them(store: Store) -> None:
     assert store.runs.get("first").config == CONFIG
 
 
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_names_differing_by_case_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch, is_ignored: bool) -> None:
+    """Everywhere, as a store may move to a disk that ignores case; on such a disk each name finds the other's run."""
+    made = store.runs.create("first", flow="starpo", preset=None, config=CONFIG)
+    if is_ignored:
+        find = Runs.find
+        monkeypatch.setattr(Runs, "find", lambda runs, run: find(runs, run.lower()))
+    with pytest.raises(StoreError, match=r"a run named 'First' cannot be in .* beside 'first': .* Give this run"):
+        store.runs.create("First", flow="starpo", preset=None, config=CONFIG)
+    assert store.runs.create("first", flow="starpo", preset=None, config=CONFIG) == made
+
+
 def test_concurrent_create_with_other_settings_fails(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the run would have the settings of one and the artifacts of the other."""
     find = Runs.find
