@@ -4,6 +4,7 @@
     tiny            `make_model`: the embedded policy's architecture with seeded random weights
     adapter         LoRA adapters beside a policy's weights, and merging them
     complete        a checkpoint folder that is complete: adapters together with their base's weights
+    links           symbolic links to a policy's files
     initial_states  the initial states of a policy's training, as its folder records them
     agent_settings  the prompts that an exported policy was trained on, as its folder records them
     token_texts     the part of a recorded text that each token spells

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from starpo.ragen.agents.policy.links import link
 from starpo.schemas.manifest import MANIFEST_NAME
 
 
@@ -43,7 +44,7 @@ def complete_in_place(folder: str, folder_of: Callable[[str], str]) -> None:
         PolicyError: As for `complete`.
     """
     for file in _base_weights(folder, folder_of):
-        Path(folder, file.name).symlink_to(file.resolve())
+        link(Path(folder, file.name), file)
 
 
 def _base_weights(folder: str, folder_of: Callable[[str], str]) -> list[Path]:
@@ -65,7 +66,7 @@ def _linked(targets: dict[str, Path]) -> Path:
         made = Path(temporary) / "links"
         made.mkdir()
         for file, target in targets.items():
-            (made / file).symlink_to(target)
+            link(made / file, target)
         with contextlib.suppress(OSError):  # another process was first
             made.rename(folder)
     return folder

@@ -16,6 +16,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from starpo.ragen.agents.policy.folder import check_folder, refusing
+from starpo.ragen.agents.policy.links import link
 from starpo.ragen.agents.policy.save import save_policy, without_progress_bars
 from starpo.ragen.config.model_files import model_digest, models_cache
 from starpo.ragen.core.errors import MissingPackageError
@@ -43,7 +44,7 @@ def converted_folder(file: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".made-") as temporary:
         alone, made = Path(temporary) / "alone", Path(temporary) / "made"
         alone.mkdir()
-        (alone / "model.gguf").symlink_to(file.resolve())
+        link(alone / "model.gguf", file)
         # transformers draws a progress bar over the tensors, with no setting against it
         what = f"the GGUF file '{file}' cannot be read (is it complete, and does transformers know its architecture?)"
         with refusing(what), contextlib.redirect_stderr(io.StringIO()):

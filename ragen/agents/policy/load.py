@@ -34,6 +34,7 @@ from starpo.ragen.agents.policy.folder import (
     refusing,
     vocabulary_size,
 )
+from starpo.ragen.agents.policy.links import link
 from starpo.ragen.agents.policy.save import save_policy, without_progress_bars
 from starpo.ragen.agents.vision.families import family_of
 from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE
@@ -200,7 +201,7 @@ def _without_adapter(folder: str | Path) -> Iterator[str | Path]:
     with tempfile.TemporaryDirectory() as links:
         for file in Path(folder).iterdir():
             if file.name not in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
-                (Path(links) / file.name).symlink_to(file.resolve())
+                link(Path(links) / file.name, file)
         yield links
 
 

@@ -21,6 +21,7 @@ from huggingface_hub.errors import (
 )
 
 from starpo.ragen.agents.policy.folder import check_folder
+from starpo.ragen.agents.policy.links import link
 from starpo.ragen.config.model_files import (
     ADAPTER,
     base_of_adapter,
@@ -86,7 +87,7 @@ def _with_base(adapter: Path, base: str) -> Path:
     place = place_of_base(adapter, base)
     model = Path(_download(base, None)) if place is None else local_folder(place)
     folder = models_cache() / model_digest(adapter)
-    if folder.is_dir() and all(link.exists() for link in folder.rglob("*")):
+    if folder.is_dir() and all(each.exists() for each in folder.rglob("*")):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".made-") as temporary:
@@ -94,7 +95,7 @@ def _with_base(adapter: Path, base: str) -> Path:
         links = {file.relative_to(model): file for file in read_files(model)}
         for name, file in {**links, **{Path(name): adapter / name for name in ADAPTER}}.items():
             (policy / name).parent.mkdir(parents=True, exist_ok=True)
-            (policy / name).symlink_to(file.resolve())
+            link(policy / name, file)
         shutil.rmtree(folder, ignore_errors=True)  # links to where files were
         with contextlib.suppress(OSError):  # another process was first
             policy.rename(folder)

@@ -1,5 +1,6 @@
 """A checkpoint with adapters is completed by links to its base's weights; other checkpoints stay as stored."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -43,6 +44,22 @@ def test_base_weights_with_adapters_other_files(store, tmp_path):
     assert all(file.is_symlink() for file in folder.iterdir())
     assert complete_folder(store, ADAPTER) == str(folder)
     assert complete_folder(store, BASE) == store.local_folder("checkpoint", BASE)
+
+
+def test_refused_links_are_reported(store, tmp_path, monkeypatch):
+    """As on a disk without symbolic links, or a system that forbids them."""
+
+    def refuse(place: Path, _: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(place))
+
+    put(store, tmp_path, BASE, {"model.safetensors": "w"})
+    put(store, tmp_path, ADAPTER, {"base.json": json.dumps({"checkpoint": BASE})})
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    with pytest.raises(
+        PolicyError, match=r"symbolic link to '.*' cannot be made \(Operation not permitted\); let XDG_"
+    ):
+        complete_folder(store, ADAPTER)
+    assert list((tmp_path / "cache" / "starpo" / "complete").iterdir()) == []
 
 
 def test_missing_base_is_reported(store, tmp_path):
