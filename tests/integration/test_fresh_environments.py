@@ -4,7 +4,9 @@ Asks a package index, and downloads gigabytes of torch where pip has not got the
 """
 
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -49,6 +51,23 @@ def test_wheel_trains_and_verifies(version: str, wheel: Path, tmp_path: Path) ->
         done = subprocess.run([programs / "starpo", *command.split()], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r": verified$", done.stdout.rstrip())
+
+
+def test_install_page_leads_to_demo(tmp_path: Path) -> None:
+    """As in a clone: a copy without what git leaves out, in which the page's `sh` block installs."""
+    clone = tmp_path / "clone"
+    for name in ("starpo", "flows", "tasks", "ragen", "schemas"):
+        shutil.copytree(ROOT / name, clone / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, clone)
+    page = (ROOT / "docs" / "start" / "install.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:ba)?sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    script = "\n".join(["set -euo pipefail", f"cd {shlex.quote(str(clone))}", blocks[0], "cd ..", *blocks[1:]])
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert f"starpo {PROJECT['version']}" in done.stdout
+    assert "after 12 updates" in done.stdout
 
 
 @pytest.mark.parametrize("extras", [TOGETHER, *([suite] for suite in sorted(SUITES))], ids=",".join)

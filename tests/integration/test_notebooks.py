@@ -50,10 +50,10 @@ def test_first_cell_installs_what_lacks(folder: str, source: str, monkeypatch: p
 
 
 def run(notebook: Any, folder: Path) -> None:
-    """Run a notebook in a folder, whose kernel imports this checkout."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "STARPO_WANDB_MODE": "disabled"}
+    """Run a notebook in a folder, whose kernel imports this checkout and has its store there."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("STARPO_STORE")}
     client = nbclient.NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": str(folder)}})
-    client.execute(env=environment)
+    client.execute(env=environment | {"PYTHONPATH": str(ROOT), "STARPO_WANDB_MODE": "disabled"})
 
 
 def test_notebook_may_query(tmp_path: Path) -> None:
@@ -66,7 +66,11 @@ def test_notebook_may_query(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
-def test_notebooks_run(tmp_path: Path) -> None:
-    """In one folder, one after the other, as a reader does; the second finds the run of the first."""
-    for path in sorted(NOTEBOOKS, key=lambda path: path.stem != "train"):
-        run(nbformat.read(path, as_version=4), tmp_path)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_from_nothing(path: Path, tmp_path: Path) -> None:
+    """In an empty folder, hence with an empty store; a cell that fails ends it."""
+    notebook = nbformat.read(path, as_version=4)
+    run(notebook, tmp_path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert list((tmp_path / "var" / "store" / "checkpoint").iterdir())
