@@ -23,6 +23,7 @@ from starpo.ragen.config.model_files import model_place
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, MissingPackageError, PolicyError
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.data_sets import PREFIX, plain_name
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.envs.questions.environment import QuestionsSettings
 from starpo.ragen.envs.questions.guess import guess_settings
@@ -233,10 +234,10 @@ def read_task(store: Store, text: str) -> list[Task]:
         return _panels_of(_config_of(store, text))
     if text in PRESETS.names() or text.endswith(".toml"):
         return _panels_of(load_preset(text))
-    if text.startswith("hf:") or text.endswith(_QUESTIONS) or ("." in text and Path(text).is_file()):
+    if text.startswith(PREFIX) or text.endswith(_QUESTIONS) or ("." in text and Path(text).is_file()):
         questions = guess_settings(text)
         number = len(set(questions.questions()))
-        return [Task(Path(text).stem, questions, agent_of_questions(questions), num_prompts=number)]
+        return [Task(plain_name(text), questions, agent_of_questions(questions), num_prompts=number)]
     try:
         environment = environment_named(text)
     except ConfigError as error:

@@ -21,6 +21,7 @@ from starpo.ragen.agents.prompting.full_prompt import FULL_TEMPLATE
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.envs.data_sets import plain_name
 
 app = typer.Typer(no_args_is_help=True, **STYLE)  # type: ignore[arg-type]
 _NAME, _CLASS = "environment_name", "EnvironmentName"
@@ -130,7 +131,7 @@ def experiment(
         raise ConfigError("what is it to be trained on? Name one: --environment NAME, or --questions FILE")
     if environment is not None and (model is None or test):
         raise ConfigError("--environment needs --model, and --test goes with --questions alone")
-    path = output or Path(_file_name(environment or Path(questions or "").stem, model or "tiny"))
+    path = output or Path(_file_name(environment or plain_name(questions or ""), model or "tiny"))
     _expect_new(path)
     if questions is not None:
         plan = plan_questions(questions, test, model, str(path))

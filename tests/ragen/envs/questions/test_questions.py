@@ -12,13 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from pydantic import ValidationError
 
 from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.core.errors import ConfigError, EnvironmentFault
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs import make
 from starpo.ragen.envs.check import check
+from starpo.ragen.envs.data_sets import plain_name
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.questions.demonstrations import demonstrate
 from starpo.ragen.envs.questions.environment import Questions, QuestionsSettings, score_of
@@ -253,14 +256,65 @@ def test_file_of_other_format_is_named(tmp_path: Path, name: str, content: bytes
         guess_settings(str(path))
 
 
-def test_data_set_folder_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("data/sums.test.jsonl", "sums.test"),
+        ("hf:openai/gsm8k:main:test", "gsm8k main test"),
+        ("hf:/data/sums/", "sums"),
+        ("hf:/data/sums:train", "sums train"),
+        ("(my) sums?.jsonl", "my- sums"),
+        ("\u6570.jsonl", "questions"),
+        ("a" * 99 + ".jsonl", "a" * 64),
+    ],
+)
+def test_panel_name_of_questions(path: str, name: str) -> None:
+    assert plain_name(path) == name
+    assert EvaluationConfig(variants={name: {"type": "bandit"}}).variants
+
+
+@pytest.mark.parametrize("source", ["one", "splits:test", "parquet:test", "one:test"])
+def test_data_set_folder_is_read(tmp_path: Path, source: str) -> None:
     datasets = pytest.importorskip("datasets", reason="pip install datasets")
-    datasets.Dataset.from_list(sums(0, 3)).save_to_disk(str(tmp_path / "data"))
-    settings = QuestionsSettings(path=f"hf:{tmp_path / 'data'}", scoring="number")
+    one, other = (datasets.Dataset.from_list(sums(0, number), split="test") for number in (3, 4))
+    one.save_to_disk(str(tmp_path / "one"))
+    datasets.DatasetDict({"train": other, "test": one}).save_to_disk(str(tmp_path / "splits"))
+    (tmp_path / "parquet").mkdir()
+    for name, rows in (("train", other), ("test", one)):
+        rows.to_parquet(tmp_path / "parquet" / f"{name}-00000-of-00001.parquet")
+    settings = QuestionsSettings(path=f"hf:{tmp_path}/{source}", scoring="number")
     assert [question.text for question in settings.questions()] == ["0 + 1 = ?", "1 + 1 = ?", "2 + 1 = ?"]
-    datasets.DatasetDict({"train": datasets.Dataset.from_list(sums(0, 3))}).save_to_disk(str(tmp_path / "splits"))
-    with pytest.raises(ValidationError, match="holds several splits"):
-        QuestionsSettings(path=f"hf:{tmp_path / 'splits'}")
+    (tmp_path / "none").mkdir()
+    for wrong, message in (
+        ("splits", "splits holds the splits train, test: name one, as hf:.*/splits:train"),
+        ("splits:dev", "splits holds the splits train, test: name one"),
+        ("one:dev", "one holds the split 'test' alone: name hf:.*/one"),
+        ("parquet", "parquet is a folder that save_to_disk did not write; .*, as hf:.*/parquet:train"),
+        ("nothing", "expected hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT"),
+    ):
+        with pytest.raises(ValidationError, match=message):
+            QuestionsSettings(path=f"hf:{tmp_path}/{wrong}")
+
+
+def test_data_set_columns_of_all_kinds(tmp_path: Path) -> None:
+    """A class is its number, a list of records a list, an image the bytes of its file."""
+    datasets = pytest.importorskip("datasets", reason="pip install datasets")
+    features = {
+        "question": datasets.Value("string"),
+        "choices": datasets.List(datasets.Value("string")),
+        "answer": datasets.ClassLabel(names=["A", "B", "C"]),
+        "image": datasets.Image(),
+    }
+    columns = {
+        "question": ["Which?"], "choices": [["red", "blue", "green"]], "answer": [1],
+        "image": [Image.new("RGB", (8, 8), "blue")],
+    }  # fmt: skip
+    datasets.Dataset.from_dict(columns, features=datasets.Features(features)).save_to_disk(str(tmp_path / "all"))
+    settings = guess_settings(f"hf:{tmp_path / 'all'}")
+    (question,) = settings.questions()
+    assert (settings.scoring, question.answers, question.choices) == ("choice", ("B",), ("red", "blue", "green"))
+    assert question.picture.startswith(b"\x89PNG")
+    assert settings.digest == guess_settings(f"hf:{tmp_path / 'all'}").digest
 
 
 def test_demonstrator_accuracy_is_its_skill(write: Write) -> None:
