@@ -15,7 +15,8 @@ PAGES = {page.stem: page.read_text(encoding="utf-8") for page in sorted(FOLDER.g
 INSTALL = "pip install 'starpo[openai]'"
 SHORTER = {
     "starpo train sokoban\n": "starpo train sokoban --iterations 1 --set policy.warm_start_steps=20 "
-    "--set policy.demonstration_turns=1000 --set rollout.num_groups=4 --set evaluation.num_prompts=8\n",
+    "--set policy.demonstration_turns=1000 --set rollout.num_groups=4 --set evaluation.num_prompts=8 "
+    "--set filter.should_drop_zero_variance=false\n",
     "--num-tasks 800": "--num-tasks 60",
     "starpo train agent.toml": "starpo train agent.toml --set policy.fine_tuning.steps=20 --set iterations=1 "
     "--set rollout.num_groups=2 --set evaluation.num_prompts=4 --set filter.should_drop_zero_variance=false",
@@ -63,4 +64,4 @@ def test_page_leads_to_its_end(page: str, shell: dict[str, str], tmp_path: Path)
     if page == "first-run":
         assert "stages are reused" in done.stdout + done.stderr, "by the second run"
         assert re.search(r": verified$", done.stdout, re.MULTILINE)
-        assert "after 1 updates" in done.stdout, "of the run on the server"
+        assert re.search(r"-> .* after 1 update$", done.stdout, re.MULTILINE), "the run on the server"
