@@ -163,6 +163,15 @@ CHECKS: dict[str, dict[str, list[Check]]] = {
         ("turn", _counts),
         ("advantages ratios clip_fractions entropies", _finite_items),
     ),
+    "credits": _of(
+        ("trajectory_id group_id", _not_empty),
+        ("turn num_tokens value_se advantage_se", _counts),
+        ("state", _digest),
+        ("num_continuations", _at_least(2)),
+        ("returns", _finite_items),
+        ("success", _share),
+        ("value value_se value_after reward advantage advantage_se solver_before solver_after", _finite),
+    ),
     "metrics": _of(("iteration", _counts), ("stage name", _not_empty), ("value", _finite)),
     "episodes": _of(
         ("cell env", _not_empty),

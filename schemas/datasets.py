@@ -5,7 +5,7 @@ its unit and the meaning of null (nullable columns are marked; all others are ne
 contain no nulls. All text is untrusted model or environment output.
 
     turns, siblings, images, turn_images -> rewards, teacher_logprobs -> selection -> samples, trained_tokens, metrics
-    episodes, metrics <- evaluation
+    episodes, metrics <- evaluation;    credits <- starpo credit
 """
 
 from dataclasses import dataclass
@@ -349,6 +349,55 @@ TEACHER_LOGPROBS = Dataset(
     ),
 )
 
+CREDITS = Dataset(
+    name="credits",
+    version=1,
+    row="a turn of a stored trajectory, with the values before and after it by Monte Carlo",
+    key=("trajectory_id", "turn"),
+    columns=(
+        Column("trajectory_id", pa.string(), "as in turns"),
+        Column("group_id", pa.string(), "as in turns"),
+        Column("turn", pa.int32(), "as in turns"),
+        Column(
+            "state",
+            pa.string(),
+            "16 hex digits of what decides how play continues before this turn: the environment's state, the prompt, "
+            "turns and actions left; turns with the same one share their continuations",
+        ),
+        Column("num_continuations", pa.int32(), "continuations played from this state, at least 2"),
+        Column("num_tokens", pa.int64(), "tokens sampled in all of them"),
+        Column(
+            "returns",
+            DOUBLES,
+            "undiscounted return from this turn on of continuation k = 0, 1, ...; continuation k has the same random "
+            "numbers in every state",
+        ),
+        Column("success", pa.float64(), "share of the continuations that reach the task's goal"),
+        Column("value", pa.float64(), "mean of returns: the value before this turn"),
+        Column("value_se", pa.float64(), "its standard error, of a sample (ddof 1)"),
+        Column("value_after", pa.float64(), "value before the next turn; 0 where the episode ended in this one"),
+        Column("reward", pa.float64(), "of the stored turn, as total in rewards"),
+        Column("advantage", pa.float64(), "reward + value_after - value"),
+        Column(
+            "advantage_se",
+            pa.float64(),
+            "its standard error; continuations with the same k before and after the turn count as pairs",
+        ),
+        Column(
+            "solver_before",
+            pa.float64(),
+            "mean return from this turn on with the environment's solver as the player; null: it has none",
+            nullable=True,
+        ),
+        Column(
+            "solver_after",
+            pa.float64(),
+            "solver_before of the next turn; 0 where the episode ended in this one; null: there is no solver",
+            nullable=True,
+        ),
+    ),
+)
+
 METRICS = Dataset(
     name="metrics",
     version=1,
@@ -410,6 +459,7 @@ DATASETS: dict[str, Dataset] = {
         TEACHER_LOGPROBS,
         SAMPLES,
         TRAINED,
+        CREDITS,
         METRICS,
         *_EVALUATED,
         *_IMAGES,

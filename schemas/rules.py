@@ -84,6 +84,49 @@ _CURRICULUM_TABLE = (
     Rule(("place",), "is a permutation of 0, 1, 2, ...", col("place").is_unique() & (col("place") < pl.len())),
 )
 
+_CREDIT_ROWS = (
+    Rule(
+        ("num_continuations", "returns"),
+        "is the number of returns",
+        col("num_continuations") == col("returns").list.len(),
+    ),
+    Rule(("value", "returns"), "is the mean of returns", close(col("value"), col("returns").list.mean())),
+    Rule(
+        ("value_se", "returns", "num_continuations"),
+        "is the standard error of the mean of returns",
+        close(col("value_se"), col("returns").list.std(ddof=1) / col("num_continuations").sqrt()),
+    ),
+    Rule(
+        ("advantage", "reward", "value_after", "value"),
+        "is reward + value_after - value",
+        close(col("advantage"), col("reward") + col("value_after") - col("value")),
+    ),
+    Rule(
+        ("solver_after", "solver_before"),
+        "is null exactly where solver_before is",
+        col("solver_after").is_null() == col("solver_before").is_null(),
+    ),
+)
+
+
+def _follows(after: str, before: str) -> Rule:
+    later = col(before).sort_by("turn").shift(-1, fill_value=0.0)
+    return Rule(
+        (after, before, "turn", "trajectory_id"),
+        f"is {before} of the next turn, and 0 after the last",
+        close(col(after).sort_by("turn"), later).all(),
+        ("trajectory_id",),
+    )
+
+
+_CREDIT_TABLE = (
+    same("group_id", "trajectory_id"),
+    counted("turn", "trajectory_id"),
+    *(same(name, "state") for name in ("num_continuations", "num_tokens", "value", "success", "solver_before")),
+    _follows("value_after", "value"),
+    _follows("solver_after", "solver_before"),
+)
+
 _SAMPLE_TABLE = (
     Rule(
         ("loss_share",),
@@ -146,6 +189,7 @@ ROW_RULES: dict[str, tuple[Rule, ...]] = {
     "teacher_logprobs": (*aligned("logprobs", "is_mode"),),
     "samples": (),
     "trained_tokens": (*aligned("has_loss", "advantages", "ratios", "clip_fractions"),),
+    "credits": _CREDIT_ROWS,
     "metrics": (),
     "episodes": _EPISODE_ROWS,
     "episode_turns": TURN_ROWS,
@@ -163,6 +207,7 @@ ACROSS_RULES: dict[str, tuple[Rule, ...]] = {
     "teacher_logprobs": (),
     "samples": _SAMPLE_TABLE,
     "trained_tokens": (),
+    "credits": _CREDIT_TABLE,
     "metrics": _METRIC_TABLE,
     "episodes": _EPISODE_TABLE,
     "episode_turns": TURN_TABLE,

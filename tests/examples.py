@@ -1,7 +1,7 @@
 """A small valid example of every dataset, for tests and benchmarks.
 
-turns, siblings, rewards, selection, curriculum, samples, trained_tokens, teacher_logprobs, metrics, episodes,
-episode_turns, images, turn_images: `example(kind)`
+turns, siblings, rewards, selection, curriculum, samples, trained_tokens, teacher_logprobs, credits, metrics,
+episodes, episode_turns, images, turn_images: `example(kind)`
 turns of any length: `example_turns(...)`
 any folder, stored: `put_folder(...)`
 """
@@ -227,6 +227,28 @@ def _teacher_logprobs() -> pa.Table:
     return _table("teacher_logprobs", columns)
 
 
+def _credits() -> pa.Table:
+    columns = {
+        "trajectory_id": ["group-00000001/0000", "group-00000001/0000", "group-00000001/0001"],
+        "group_id": ["group-00000001"] * 3,
+        "turn": [0, 1, 0],
+        "state": ["0123456789abcdef", "fedcba9876543210", "0123456789abcdef"],
+        "num_continuations": [4, 2, 4],
+        "num_tokens": [120, 34, 120],
+        "returns": [[1.0, 0.0, 1.0, 0.0], [1.0, 1.0], [1.0, 0.0, 1.0, 0.0]],
+        "success": [0.5, 1.0, 0.5],
+        "value": [0.5, 1.0, 0.5],
+        "value_se": [(1 / 12) ** 0.5, 0.0, (1 / 12) ** 0.5],  # sample variance 1/3, of 4
+        "value_after": [1.0, 0.0, 0.0],
+        "reward": [-0.25, 1.0, -1.0],
+        "advantage": [0.25, 0.0, -1.5],
+        "advantage_se": [(1 / 12) ** 0.5, 0.0, (1 / 12) ** 0.5],
+        "solver_before": [1.0, 1.0, 1.0],
+        "solver_after": [1.0, 0.0, 0.0],
+    }
+    return _table("credits", columns)
+
+
 def _metrics() -> pa.Table:
     columns = {
         "iteration": [0, 0],
@@ -268,6 +290,7 @@ _MAKERS = {
     "samples": _samples,
     "trained_tokens": _trained_tokens,
     "teacher_logprobs": _teacher_logprobs,
+    "credits": _credits,
     "metrics": _metrics,
     "episodes": _episodes,
     "episode_turns": lambda: example_turns().cast(DATASETS["episode_turns"].schema),
