@@ -10,6 +10,7 @@ engine_spec   the engine and its options: the only place where engines are creat
 stream        one interface for sessions that answer in rounds and those that stream
 costs         usage of responses, passed on to the stage's records
 episode       one episode from reset to end, its limits, forfeits and errors
+branches      stored episodes, played again and continued from some of their turns
 loop          a shard of groups, turn by turn, as rows of `turns`
 turn_images   images of the prompts, on their way to the stage
 siblings      the candidates among which a search took each turn's response, on their way to the stage

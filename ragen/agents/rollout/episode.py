@@ -67,6 +67,10 @@ class Episode:
         identity = {name: getattr(self, name) for name in seeds}
         return {"trajectory_id": self.trajectory_id, "env": settings.tag_of(self.env_seed), **identity}
 
+    def turn_seed(self, turn: int) -> int | None:
+        """Return the seed with which the dynamics are reseeded before this turn's actions; None: they go on."""
+        return None
+
     def branch(self, *path: str | int) -> "Episode":
         """Return the same episode with different randomness in tokens and steps, derived from its seeds and a path."""
         return replace(
@@ -95,6 +99,7 @@ class LiveEpisode:
     Attributes:
         episode: Its identity.
         rows: Rows of `turns`, one for each completed turn.
+        first_turn: Index of the first turn that it plays itself; those before are of the episode that it continues.
         is_over: Whether it has ended, for whatever reason.
         turn: Index of the current turn.
         initial_digest: Digest of the initial state; zeros if it was never observed.
@@ -104,6 +109,7 @@ class LiveEpisode:
         """Reset the environment. If that fails, the episode is over, with one row of status 'env_error'."""
         self.episode = episode
         self.rows: list[Row] = []
+        self.first_turn = 0
         self.is_over = False
         self.turn = 0
         self._environment = environment
@@ -151,14 +157,20 @@ class LiveEpisode:
             An episode of origin 'search'; it is over, with a row of status 'env_error', if the environment cannot be
             copied.
         """
+        branch = self.continue_as(self.episode.branch(purpose, self.turn, number))
+        branch.first_turn, branch._origin = self.first_turn, "search"
+        return branch
+
+    def continue_as(self, episode: Episode) -> "LiveEpisode":
+        """Return a copy that plays on from here as another episode, with a copy of the environment; this one is
+        unchanged. The copy is over, with a row of status 'env_error', if the environment cannot be copied."""
         branch = copy.copy(self)
-        branch.episode = self.episode.branch(purpose, self.turn, number)
+        branch.episode, branch.first_turn = episode, self.turn
         branch.rows = list(self.rows)
         branch._context = self._context.copy()
-        branch._origin = "search"
         try:
             with self._guarded():
-                branch._environment = self._environment.clone(branch.episode.dynamics_seed)
+                branch._environment = self._environment.clone(episode.dynamics_seed)
         except CallLimitError:
             raise
         except FOREIGN as error:  # as in reset: third-party code
@@ -290,6 +302,8 @@ class LiveEpisode:
         reply = _Reply(self._observation)
         try:
             with self._guarded():
+                if (seed := self.episode.turn_seed(self.turn)) is not None:
+                    self._environment.reseed(seed)
                 self._execute(actions, reply)
                 self._digest = self._environment.state_digest()
                 self._is_success = self._environment.is_success

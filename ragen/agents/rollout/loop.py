@@ -16,6 +16,7 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.branches import open_episodes
 from starpo.ragen.agents.rollout.engine import Request, Response, RolloutSession, StreamingSession
 from starpo.ragen.agents.rollout.episode import Episode, LiveEpisode, Row
 from starpo.ragen.agents.rollout.stream import as_stream
@@ -25,7 +26,6 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.seeding import derive_seed, token_uniforms
-from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
 from starpo.schemas.datasets import TURNS
@@ -80,7 +80,7 @@ def play(
     """
     assert contexts.agent == agent, "the contexts were built for another agent"
     stop_at = None if deadline_s is None else time.monotonic() + deadline_s
-    all_episodes = [LiveEpisode(episode, make(settings, may_ask=True), contexts) for episode in episodes]
+    all_episodes = open_episodes(episodes, settings, contexts)
     share_initial_digests(all_episodes)
     stream = as_stream(session)
     waiting: dict[str, LiveEpisode] = {}
@@ -102,7 +102,8 @@ def play(
         texts = texts_of(tokenizer, finished, contexts.stop_token_ids)
         asking = [waiting.pop(sequence_id) for sequence_id, _ in finished]
         respond_all(list(zip(asking, (response for _, response in finished), texts, strict=True)))
-    return table_of([row for episode in all_episodes for row in episode.rows], agent.shows_images)
+    rows = [row for episode in all_episodes for row in episode.rows[episode.first_turn :]]
+    return table_of(rows, agent.shows_images)
 
 
 def respond_all(answered: Sequence[tuple[LiveEpisode, Response, str]]) -> None:

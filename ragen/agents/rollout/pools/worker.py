@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
+from starpo.ragen.agents.rollout.branches import episode_of
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
@@ -47,7 +48,7 @@ def pack_request(job: RolloutJob, episodes: Sequence[Episode]) -> bytes:
 def unpack_request(payload: bytes) -> tuple[RolloutJob, list[Episode]]:
     """Read the output of `pack_request`."""
     request = json.loads(payload)
-    return RolloutJob.from_json(request["job"]), [Episode(**episode) for episode in request["episodes"]]
+    return RolloutJob.from_json(request["job"]), [episode_of(episode) for episode in request["episodes"]]
 
 
 def failure(error: BaseException) -> bytes:
