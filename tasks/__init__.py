@@ -11,6 +11,7 @@ probe            checkpoint, turns -> metrics
 diagnose         turns, rewards, selection -> metrics
 gradient_probe   checkpoint, turns, rewards, selection -> metrics
 objectives       checkpoint, turns, rewards, selection -> metrics
+credit           checkpoint, turns, rewards, selection -> credits
 update           checkpoint, turns, rewards, selection, teacher_logprobs -> checkpoint, samples, metrics
 evaluate         checkpoint -> episodes, metrics
 compare          two updates on one rollout -> metrics

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 STAGE = Stage(name="credit", version=1)
 
 NUM_FIRST = 8
-"""Continuations of every state in the first round, and those that a state gets at a time in later ones."""
+"""Continuations of every state in the first round."""
+STEP = 4
+"""Continuations that a state gets at a time in later rounds."""
 NUM_ROUNDS = 3
 """Further rounds, of equal budgets. Each is shared by what is known after the one before."""
 _OF_PLAYING = {"temperature", "top_p", "max_response_tokens", "max_context_tokens", "engine"}
@@ -57,6 +59,7 @@ def credit(
     data: dict[str, str],
     choice: Choice,
     *,
+    first: int = NUM_FIRST,
     earlier: str = "",
     budget: float = 0.0,
     unit: str = "",
@@ -69,7 +72,8 @@ def credit(
         checkpoint: Key of the policy that played the rollout.
         data: Role -> key of turns, rewards and selection, of all attempts.
         choice: Which turns.
-        earlier: Key of the credits of the same turns to go on from. "": `NUM_FIRST` continuations of every state.
+        first: Number of continuations of every state in the first round.
+        earlier: Key of the credits of the same turns to go on from. "": the first round.
         budget: How many continuations, or tokens, may be added to the earlier ones at most.
         unit: 'continuations' or 'tokens'.
         on_progress: Receives its progress.
@@ -84,10 +88,9 @@ def credit(
         "rollout": config.rollout.model_dump(mode="json", include={*_OF_PLAYING, engine}),
         "reward": config.reward.effective(),
         "choice": choice.settings(),
-        "first": NUM_FIRST,
-        **({"budget": budget, "unit": unit, "rounds": NUM_ROUNDS} if earlier else {}),
+        **({"budget": budget, "unit": unit, "rounds": NUM_ROUNDS, "step": STEP} if earlier else {"first": first}),
     }
-    inputs = {"checkpoint": checkpoint, **data} | ({"earlier": earlier} if earlier else {})
+    inputs = {"checkpoint": checkpoint, **data} | ({"credits": earlier} if earlier else {})
     code = {**environment_code(config.environment), **agent_code(config.agent.prompt, config.agent.form)}
     code |= {f"reward {name}": REWARDS[name] for name in config.reward.components}
     code |= {f"scene of {environment}": target for environment, target in SCENES.items()}
@@ -136,12 +139,12 @@ def _measure(
     from starpo.ragen.learning.true_credit.values import credits_table
     from starpo.ragen.runs.continuations import Continuations
 
-    data = {role: key for role, key in work.inputs.items() if role not in ("checkpoint", "earlier")}
+    data = {role: key for role, key in work.inputs.items() if role not in ("checkpoint", "credits")}
     turns, _ = chosen_turns(store, data, choice, config.seed)
     states = states_of(turns, config)
     played = Continuations(config, turns, states, work, store, placement, on_progress)
-    if "earlier" in work.inputs:
-        earlier = store.read_table("credits", work.inputs["earlier"])
+    if "credits" in work.inputs:
+        earlier = store.read_table("credits", work.inputs["credits"])
         played.resume(earlier)
         values = dict(zip(*(earlier[name].to_pylist() for name in ("state", "solver_before")), strict=True))
         solver = None if None in values.values() else [values[digest] for digest in states.digests]
@@ -150,13 +153,13 @@ def _measure(
             costs = played.num_tokens / played.counts if is_tokens else np.ones(len(states.digests))
             spent = played.num_tokens if is_tokens else played.counts
             before = spent.sum()
-            new = further_continuations(states, played.returns, costs, left / (NUM_ROUNDS - number), NUM_FIRST)
+            new = further_continuations(states, played.returns, costs, left / (NUM_ROUNDS - number), STEP)
             if new.any():
                 played.play(new)
             left -= (played.num_tokens if is_tokens else played.counts).sum() - before
     else:
-        played.play(np.full(len(states.digests), NUM_FIRST))
-        solver = played.solver_values(NUM_FIRST)
+        played.play(np.full(len(states.digests), work.settings["first"]))
+        solver = played.solver_values(work.settings["first"])
     table = credits_table(
         states,
         played.returns,

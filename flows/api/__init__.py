@@ -7,5 +7,6 @@ subjects           who is evaluated and on what, as one writes it
 checkpoint_export  a checkpoint as a folder
 diagnosis          a run's metrics examined again
 objectives         comparison of objectives on a stored update
+credit             the true credit of turns, and its verification
 experiment         the settings of a new experiment as TOML
 """

@@ -55,6 +55,8 @@ FORMS: Mapping[str, Any] = MappingProxyType(
         "audit --list": list[analysis.AuditName],
         "lineage": analysis.LineageGraph,
         "objectives": measuring.Objectives,
+        "credit": measuring.Credits,
+        "credit --verify": recomputing.VerifiedRun,
         "verify": recomputing.VerifiedRun,
         "replay": recomputing.ReplayedRun,
         "checkpoint": list[recomputing.CheckpointRow],

@@ -6,6 +6,7 @@ from starpo.flows.console.documents.document import JsonDocument
 from starpo.flows.console.documents.runs import RunFacts
 from starpo.ragen.evidence.diagnostics.plane import Point
 from starpo.ragen.learning.control.collapse import Signal
+from starpo.ragen.learning.true_credit.summary import Summary
 from starpo.ragen.studies.scores import Comparison
 
 
@@ -49,6 +50,56 @@ class Objectives(JsonDocument):
     """Objective -> why it could not be measured."""
     kept: dict[str, list[str]]
     """Objective -> settings of it that differ from those of the stored data."""
+
+
+class CreditedTurn(JsonDocument):
+    """A turn, and what it changed."""
+
+    trajectory_id: str
+    """Its trajectory."""
+    turn: int
+    """Its index there."""
+    state: str
+    """Digest of what decides how play continues before it."""
+    actions: list[str]
+    """The actions that were executed."""
+    num_continuations: int
+    """Continuations played from before it."""
+    value: float
+    """Mean return of these."""
+    value_se: float
+    """Its standard error."""
+    success: float
+    """Share of these that succeed."""
+    value_after: float
+    """Value before the next turn; 0 where the episode ended."""
+    reward: float
+    """Reward of the turn."""
+    advantage: float
+    """reward + value_after - value."""
+    advantage_se: float
+    """Its standard error."""
+    solver_change: float | None
+    """The same with the solver's values; null without a solver."""
+
+
+class Credits(JsonDocument):
+    """The true credit of turns of a stored rollout, by continuations."""
+
+    run: str
+    """Name of the run."""
+    iteration: int
+    """Iteration of the rollout."""
+    artifact: str
+    """Key of the artifact `credits`."""
+    summary: Summary
+    """Totals, and the values beside the rollout."""
+    seconds: float
+    """Of playing."""
+    note: str
+    """What was not done, and why; empty if all was."""
+    turns: list[CreditedTurn]
+    """All credited turns, the largest advantages, of either sign, first."""
 
 
 class RunBeside(RunFacts):

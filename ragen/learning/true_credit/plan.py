@@ -57,7 +57,7 @@ def further_continuations(states: States, returns: Returns, costs: np.ndarray, b
 def _variances(states: States, returns: Returns, sides: list[tuple[int, ...]]) -> np.ndarray:
     """Return the variance of each turn's advantage times its number of continuations. float64 [T]"""
     before, after = states.before.tolist(), states.after.tolist()
-    errors = [advantage_se(returns[b], returns[a] if a >= 0 else None) for b, a in zip(before, after, strict=True)]
+    errors = [advantage_se(returns, b, a) for b, a in zip(before, after, strict=True)]
     numbers = np.array([min(len(returns[side]) for side in of) for of in sides])
     variances = np.square(errors) * numbers
     return (variances * (numbers - 1) + variances.mean() * PRIOR_RETURNS) / (numbers - 1 + PRIOR_RETURNS)

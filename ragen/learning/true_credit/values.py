@@ -2,10 +2,14 @@
 
     V(s) = mean_k R_k(s)        A(turn) = reward + V(after) - V(before)
 
-Continuation k has the same random numbers in every state (common random numbers), so returns before and after a turn
-correlate. With n and m of them, of which the first min(n, m) have a partner,
+Continuation k has the same random numbers in every state (common random numbers), so estimates of different states are
+correlated, and the error of a difference or a mean of values is summed by k:
 
-    var A = var R(before) / n + var R(after) / m - 2 min(n, m) / (n m) cov(R(before), R(after))
+    e_k(s) = (R_k(s) - V(s)) / sqrt(n (n - 1)), and 0 for k >= n, the number of continuations of s
+
+    se V(s) = sqrt(sum_k e_k(s)^2)        se sum_s w_s V(s) = sqrt(sum_k (sum_s w_s e_k(s))^2)
+
+With as many continuations before as after a turn, this is the standard error of a mean of paired differences.
 """
 
 from collections.abc import Sequence
@@ -20,28 +24,33 @@ Returns = Sequence[np.ndarray]
 """Returns of a state's continuations, by their number k. float64, one array a state."""
 
 
-def value_of(returns: np.ndarray) -> tuple[float, float]:
-    """Return the mean of a state's returns, at least two, and its standard error (ddof 1)."""
-    return float(returns.mean()), float(returns.std(ddof=1) / np.sqrt(len(returns)))
+def mean_with_se(returns: Returns, weights: Sequence[float] = (1.0,)) -> tuple[float, float]:
+    """Return a weighted sum of the values of states, and its standard error.
+
+    Args:
+        returns: Of each state, at least two continuations.
+        weights: Of each state: (1,) for a value, (-1, 1) for the difference that a turn makes, shares for a mean.
+    """
+    errors = np.zeros(max(map(len, returns)))
+    total = 0.0
+    for of_state, weight in zip(returns, weights, strict=True):
+        number, value = len(of_state), of_state.mean()
+        total += weight * value
+        errors[:number] += weight * (of_state - value) / np.sqrt(number * (number - 1))
+    return float(total), float(np.sqrt(np.square(errors).sum()))
 
 
-def advantage_se(before: np.ndarray, after: np.ndarray | None) -> float:
+def advantage_se(returns: Returns, before: int, after: int) -> float:
     """Return the standard error of a turn's advantage.
 
     Args:
-        before: Returns of the continuations from before the turn; at least two.
-        after: Those from before the next turn; None where the episode ended, whose value after it is known to be 0.
+        returns: Of each state, at least two continuations.
+        before: The state before the turn.
+        after: The state before the next turn; -1 where the episode ended, whose value after it is known to be 0.
     """
-    variance = before.var(ddof=1) / len(before)
-    if after is not None:
-        num_pairs = min(len(before), len(after))
-        deviations = (returns[:num_pairs] - returns[:num_pairs].mean() for returns in (before, after))
-        covariance = float(np.multiply(*deviations).sum() / (num_pairs - 1))
-        bound = float(before.std(ddof=1) * after.std(ddof=1))  # the variances are of more returns than the covariance
-        covariance = min(max(covariance, -bound), bound)
-        variance += after.var(ddof=1) / len(after)
-        variance -= 2 * num_pairs / (len(before) * len(after)) * covariance
-    return float(np.sqrt(max(variance, 0.0)))
+    if after < 0:
+        return mean_with_se([returns[before]])[1]
+    return mean_with_se([returns[before], returns[after]], (-1.0, 1.0))[1]
 
 
 def credits_table(
@@ -62,7 +71,7 @@ def credits_table(
         rewards: Reward of each turn.
         solver: Mean return of the solver from each state; None without a solver.
     """
-    values = [value_of(of_state) for of_state in returns]
+    values = [mean_with_se([of_state]) for of_state in returns]
     rows = []
     for (trajectory_id, group_id, turn), before, after, reward in zip(
         states.turns, states.before.tolist(), states.after.tolist(), rewards, strict=True
@@ -84,7 +93,7 @@ def credits_table(
                 "value_after": value_after,
                 "reward": reward,
                 "advantage": reward + value_after - value,
-                "advantage_se": advantage_se(returns[before], returns[after] if after >= 0 else None),
+                "advantage_se": advantage_se(returns, before, after),
                 "solver_before": None if solver is None else solver[before],
                 "solver_after": None if solver is None else solver[after] if after >= 0 else 0.0,
             }
