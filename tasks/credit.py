@@ -115,8 +115,8 @@ def chosen_turns(store: Store, data: dict[str, str], choice: Choice, seed: int) 
 
 
 def states_of(turns: "pa.Table", config: StarPOConfig) -> "States":
-    """Return the states before turns. Where a component of the reward is not one of this package, it may read turns that
-    the policy no longer sees, and only turns with the same history share a state."""
+    """Return the states before turns. A component of the reward that is not of this package may read turns that the
+    policy no longer sees; then only turns with the same history share a state."""
     from starpo.ragen.learning.true_credit.states import find_states
 
     columns = [

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ConfigError, first_line
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import attached, needs
 from starpo.ragen.core.registry import REWARDS

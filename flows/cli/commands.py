@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 _HERE = {
     "Train": ("demo", "train", "fork", "follow", "cancel"),
     "Before a run": ("validate", "presets", "envs", "play", "new"),
-    "Look at runs": ("runs", "view", "show", "report", "diagnose", "compare", "sql", "audit", "lineage", "objectives", "credit"),
+    "Look at runs": (
+        *("runs", "view", "show", "report", "diagnose", "compare", "sql", "audit", "lineage", "objectives", "credit"),
+    ),
     "Recompute": ("verify", "replay", "checkpoint"),
     "Studies": (),
     "Stores and files": ("store",),

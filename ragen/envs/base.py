@@ -149,7 +149,11 @@ class Environment(ABC, Generic[S]):
         Raises:
             EnvironmentFault: See `reseed`.
         """
-        clone = copy.deepcopy(self)
+        # Settings are frozen, and the state of a generator is thousands of numbers, which `deepcopy` would copy one by
+        # one.
+        shared: dict[int, Any] = {id(self.settings): self.settings}
+        shared |= {id(value): copy.copy(value) for value in vars(self).values() if isinstance(value, random.Random)}
+        clone = copy.deepcopy(self, shared)
         clone.reseed(dynamics_seed)
         return clone
 

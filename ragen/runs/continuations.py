@@ -5,6 +5,7 @@ states, number of new continuations of each -> Branches -> shards -> (players) -
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow as pa
 from starpo.ragen.agents.rollout.branches import Branches, mark_of
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.shards import ShardPlayer, play_shards
+from starpo.ragen.config.engine import Merging
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.envs import make
 from starpo.ragen.envs.make import environment_type
@@ -160,7 +162,7 @@ class Continuations:
         starts: dict[str, list[tuple[int, int, int]]] = {}
         for trajectory_id, *start in places:
             starts.setdefault(trajectory_id, []).append((start[0], start[1], start[2]))
-        rows: dict[str, list[dict[str, object]]] = {}
+        rows: dict[str, list[dict[str, Any]]] = {}
         for row in self._turns.to_pylist():
             if row["trajectory_id"] in starts:
                 rows.setdefault(row["trajectory_id"], []).append(row)
@@ -176,15 +178,23 @@ class Continuations:
                         for row in rows[trajectory_id][: of_trajectory[-1][0]]
                     ],
                     starts=of_trajectory,
-                    seed=self._work.seed,
+                    seed=self._work.seed or 0,
                 )
             )
         return branches
 
     def _outcomes(
-        self, player: ShardPlayer, shards: Sequence[Sequence[Branches]], places: Sequence[Start], kept: KeptShards | None
+        self,
+        player: ShardPlayer,
+        shards: Sequence[Sequence[Branches]],
+        places: Sequence[Start],
+        kept: KeptShards | None,
     ) -> Outcomes:
         merging = self._config.rollout.engine_config.panel_merging
+        number = max(
+            (sum(stop - first for _, first, stop in one.starts) for shard in shards for one in shard), default=1
+        )
+        merging = Merging(max(1, merging.num_episodes // number), merging.num_at_once)  # an episode is `number` ones
         played = play_shards(player, self._job, shards, self._on_progress, keeper=kept, merging=merging)
         return outcomes(played, self._turns, places, self._config.reward, self._types)
 

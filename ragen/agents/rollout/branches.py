@@ -1,6 +1,6 @@
 """Stored episodes, played again and continued from some of their turns.
 
-    rows of `turns` -> Branches -> open_episodes: the stored responses again, compared -> LiveEpisode, one a continuation
+    rows of `turns` -> Branches -> open_episodes: stored responses again, compared -> LiveEpisode, one a continuation
 
 The context and the state of the environment before a turn are those of the stored episode, as the same code makes them
 from the same responses. From there every continuation plays on with random numbers of its own, which depend on its

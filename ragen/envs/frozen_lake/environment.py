@@ -5,12 +5,13 @@ Transitions and rewards are those of Gymnasium's FrozenLake-v1, on random solvab
     seed -> map, start, goal        dynamics_seed -> slips
 """
 
+import copy
 import random
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import product
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -87,6 +88,14 @@ class FrozenLake(Environment[FrozenLakeSettings]):
     def reseed(self, dynamics_seed: int) -> None:
         """See `Environment.reseed`."""
         self._chance = python_random(dynamics_seed, "frozen lake slips")
+
+    def clone(self, dynamics_seed: int) -> Self:
+        """See `Environment.clone`; the map is immutable, and the generator is a new one."""
+        if type(self) is not FrozenLake:  # a subclass may have parts that change
+            return super().clone(dynamics_seed)
+        clone = copy.copy(self)
+        clone.reseed(dynamics_seed)
+        return clone
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Try to move; the reward is 1 on reaching the goal and otherwise 0."""

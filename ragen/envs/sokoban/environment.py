@@ -6,11 +6,12 @@ walk if there is nothing to push.
     seed -> room (rooms) -> Board (board) -> text, or pixels (tiles)
 """
 
+import copy
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import product
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -147,6 +148,14 @@ class Sokoban(Environment[SokobanSettings]):
         self._board = board
         self._live_cells = _live_cells(board)
         return self.render(), _info(board, board) | self._prospect()
+
+    def clone(self, dynamics_seed: int) -> Self:
+        """See `Environment.clone`; a position is immutable."""
+        if type(self) is not Sokoban:  # a subclass may have parts that change
+            return super().clone(dynamics_seed)
+        clone = copy.copy(self)
+        clone.reseed(dynamics_seed)
+        return clone
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Walk or push one cell; see `Environment.step`."""

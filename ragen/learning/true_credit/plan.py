@@ -35,7 +35,9 @@ def further_continuations(states: States, returns: Returns, costs: np.ndarray, b
     """
     counts = np.array([len(of_state) for of_state in returns])
     start = counts.copy()
-    sides = [(b,) if a < 0 else (b, a) for b, a in zip(states.before.tolist(), states.after.tolist(), strict=True)]
+    sides: list[tuple[int, ...]] = [
+        (b,) if a < 0 else (b, a) for b, a in zip(states.before.tolist(), states.after.tolist(), strict=True)
+    ]
     spread = _variances(states, returns, sides)
     turns = [(-spread[turn] / counts[list(of)].min(), turn) for turn, of in enumerate(sides)]
     heapify(turns)

@@ -60,13 +60,13 @@ def outcomes(
     if failed.num_rows:
         name, info = failed["trajectory_id"][0].as_py(), failed["info"][0].as_py()
         raise EnvironmentFault(f"continuation {name} failed, so its return is unknown: {describe_error(info)}")
-    first_N = np.flatnonzero(_changes(played["trajectory_id"]))
+    first = np.flatnonzero(_changes(played["trajectory_id"]))
     totals = _totals(played, stored, starts, reward, types)
     lengths = pc.list_value_length(played["response_ids"]).to_numpy()
     return Outcomes(
-        np.add.reduceat(totals, first_N),
-        np.logical_or.reduceat(played["success"].to_numpy(zero_copy_only=False), first_N),
-        np.add.reduceat(lengths.astype(np.int64), first_N),
+        np.add.reduceat(totals, first),
+        np.logical_or.reduceat(played["success"].to_numpy(zero_copy_only=False), first),
+        np.add.reduceat(lengths.astype(np.int64), first),
     )
 
 
@@ -82,8 +82,8 @@ def _totals(
     place = dict(zip(stored["trajectory_id"].filter(is_first).to_pylist(), np.flatnonzero(is_first), strict=True))
     rows: list[np.ndarray] = []
     names: list[str] = []
-    for trajectory_id, turn, first, stop in starts:
-        for number in range(first, stop):
+    for trajectory_id, turn, begin, stop in starts:
+        for number in range(begin, stop):
             rows.append(place[trajectory_id] + np.arange(turn))
             names += [continuation_id(trajectory_id, turn, number)] * turn
     prefixes = stored.take(np.concatenate([np.zeros(0, np.int64), *rows]))

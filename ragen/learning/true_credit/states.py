@@ -107,8 +107,8 @@ def find_states(rows: Sequence[Row], *, is_history_shared: bool) -> States:
         context = context + row["response_ids"]
         history = [*history, row["env_seed"], row["response_ids"], row["state_digest"]]
         environment = row["state_digest"]
-    before_T = np.array(before, dtype=np.int64)
-    is_last_T = np.array([row["turn"] == 0 for row in rows[1:]] + [True], dtype=bool)
-    after_T = np.where(is_last_T, -1, np.append(before_T[1:], -1))
+    numbers = np.array(before, dtype=np.int64)
+    is_last = np.array([row["turn"] == 0 for row in rows[1:]] + [True], dtype=bool)
+    after = np.where(is_last, -1, np.append(numbers[1:], -1))
     turns = [(row["trajectory_id"], row["group_id"], row["turn"]) for row in rows]
-    return States(list(index), places, turns, before_T, after_T)
+    return States(list(index), places, turns, numbers, after)
