@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 OnProgress = Callable[[int, int], None]
 DEFAULT_CONTINUATIONS = 32
+ALL = "all"
+"""In place of groups: all of them, kept by the filter or not."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +175,8 @@ def measure_credit(
     credits = store.read_table("credits", key)
     works = [first, refinement] if refinement else [first]
     seconds = sum(float(store.manifest("credits", work.key).provenance["playing_seconds"]) for work in works)
-    is_spent = refinement is None and plan.budget.minutes is not None
-    note = "the first round took all of the minutes: more of them narrow the intervals" if is_spent else ""
+    is_spent = refinement is None and (plan.budget.minutes or plan.budget.tokens) is not None
+    note = "the first round took the whole budget: a larger one narrows the intervals" if is_spent else ""
     return Credit(run, plan.iteration, key, credits, turns, summarise(credits, turns, chosen), seconds, note)
 
 
@@ -239,7 +241,7 @@ def _plan(store: Store, run: str, iteration: int | None, choice: Choice, budget:
     checkpoint = played.inputs["checkpoint"]
     if not store.has("checkpoint", checkpoint):
         find_recipe(store, checkpoint)
-    _check_choice(store, run, iteration, data, choice)
+    choice = _checked_choice(store, run, iteration, data, choice)
     return _Plan(run, iteration, config, checkpoint, data, choice, budget)
 
 
@@ -301,18 +303,25 @@ def _check_reward(config: StarPOConfig) -> None:
             )
 
 
-def _check_choice(store: Store, run: str, iteration: int, data: dict[str, str], choice: Choice) -> None:
+def _checked_choice(store: Store, run: str, iteration: int, data: dict[str, str], choice: Choice) -> Choice:
+    """Check the groups, and return the choice with the names of 'all'."""
     names = read_attempts(store, "selection", data, ["group_id", "kept"]).to_pylist()
-    unknown = sorted({*(choice.groups or ())} - {row["group_id"] for row in names})
+    ids = [row["group_id"] for row in names]
+    if choice.groups == (ALL,):
+        choice = Choice(tuple(ids), choice.sample)
+    unknown = sorted({*(choice.groups or ())} - {*ids})
     if unknown:
         raise ConfigError(
-            f"run '{run}' has no group {', '.join(unknown)} in iteration {iteration}; its {len(names)} groups are "
-            f"{names[0]['group_id']} to {names[-1]['group_id']}"
+            f"run '{run}' has no group {', '.join(unknown)} in iteration {iteration}; its {len(ids)} groups are "
+            f"{ids[0]} to {ids[-1]}"
         )
     if choice.groups is None and not any(row["kept"] for row in names):
-        raise ConfigError(f"the filter kept no group of iteration {iteration} of run '{run}': name some with --groups")
+        raise ConfigError(
+            f"the filter kept no group of iteration {iteration} of run '{run}': name some with --groups, or '{ALL}'"
+        )
     if choice.sample is not None and choice.sample < 1:
         raise ConfigError(f"a sample of {choice.sample} trajectories: expected at least 1")
+    return choice
 
 
 def _check_budget(store: Store, plan: _Plan) -> None:

@@ -25,7 +25,7 @@ def credit(
     run: RunArgument,
     iteration: Annotated[int | None, typer.Option(help="Iteration of the rollout. Default: the last one.")] = None,
     groups: Annotated[
-        str | None, typer.Option(help="Groups, comma-separated, such as g0003. Default: those that the filter kept.")
+        str | None, typer.Option(help="Groups, comma-separated, such as g0003, or 'all'. Default: those that the filter kept."),
     ] = None,
     sample: Annotated[int | None, typer.Option(help="Trajectories of these, drawn at random. Default: all.")] = None,
     continuations: Annotated[

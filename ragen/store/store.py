@@ -73,6 +73,10 @@ class Store(Artifacts):
         if missing:
             raise StoreError(f"no store was found at {self.url}: {missing}; check the store's address")
 
+    def keys(self, kind: str) -> list[str]:
+        """Return the keys of all artifacts of a kind, sorted; unfinished ones may be among them."""
+        return sorted(self._location.names(kind))
+
     def put_table(self, kind: str, data: pa.Table | Iterable[pa.RecordBatch], facts: Facts) -> Manifest:
         """Validate and store a dataset. An existing artifact is not overwritten.
 

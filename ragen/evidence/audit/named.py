@@ -59,6 +59,24 @@ def named_artifacts(store: Store, run: str) -> list[NamedArtifact]:
     return artifacts
 
 
+def credits_of(store: Store, run: str) -> list[NamedArtifact]:
+    """Return the credits of a run's turns, which no record names, by iteration; those that were refined are left out.
+
+    Raises:
+        StoreError: If there is no such run, or a manifest cannot be read.
+    """
+    manifests = [store.manifest("credits", key) for key in store.keys("credits") if store.has("credits", key)]
+    refined = {manifest.inputs.get("credits") for manifest in manifests}
+    artifacts: list[NamedArtifact] = []
+    earlier: set[str] = set()
+    for iteration, stages in store.runs.iterations(run).items():
+        turns = stages.get("rollout", {}).get("turns")
+        keys = [m.key for m in manifests if m.key not in refined and m.inputs["turns"] == turns]
+        artifacts += [NamedArtifact(run, iteration, "credit", "credits", key, key in earlier) for key in keys]
+        earlier |= set(keys)
+    return artifacts
+
+
 def matching_runs(store: Store, patterns: Iterable[str]) -> list[str]:
     """Resolve names and glob patterns (`*`, `?`, `[]`) to run names without duplicates; matches come sorted by name.
 

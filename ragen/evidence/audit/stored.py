@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.evidence.audit.database import Database
-from starpo.ragen.evidence.audit.named import NamedArtifact, named_artifacts
+from starpo.ragen.evidence.audit.named import NamedArtifact, credits_of, named_artifacts
 from starpo.ragen.evidence.audit.panels import panels
 from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
@@ -88,6 +88,7 @@ class _StoredViews:
         self._runs = runs
         self._should_verify = should_verify
         self._has_many_queries = has_many_queries
+        self._iteration = iteration
         named = [artifact for run in runs for artifact in named_artifacts(store, run)]
         self._named = [artifact for artifact in named if iteration in (None, artifact.iteration)]
         self._loaded: list[str] = []
@@ -152,6 +153,9 @@ class _StoredViews:
 
     def _parts(self, kind: str, *, should_verify: bool = False) -> list[tuple[NamedArtifact, list[Part]]]:
         named = [artifact for artifact in self._named if artifact.kind == kind]
+        if kind == "credits":
+            named = [artifact for run in self._runs for artifact in credits_of(self._store, run)]
+            named = [artifact for artifact in named if self._iteration in (None, artifact.iteration)]
         is_hashed = should_verify or self._should_verify
         keys = list(dict.fromkeys(artifact.key for artifact in named))
         places = {artifact.key: artifact for artifact in reversed(named)}

@@ -2,7 +2,7 @@
 from.
 
     runs/<run>/iterations/*.json -> keys -> manifests -> inputs -> keys -> ... -> Reach
-    sweeps/<sweep>/cells.json    -^
+    sweeps/<sweep>/cells.json    -^                                         credits of reached turns -^
 
 A sweep's cells are needed like a run's stages; the sweep appears among the runs as `sweeps/<sweep>`, which is not a
 valid run name. A key identifies one piece of work, so all artifacts of a reached key are reached. An artifact may be
@@ -21,7 +21,7 @@ from starpo.ragen.store.keeping.inventory import ArtifactId, Inventory, take_inv
 from starpo.ragen.store.records.runs import Runs, StageKeys
 from starpo.ragen.store.records.studies import SWEEPS, named_cells, sweep_names
 from starpo.ragen.store.remote.location import NUM_REQUESTS, Location
-from starpo.schemas.datasets import DATASETS
+from starpo.schemas.datasets import CREDITS, DATASETS, TURNS
 from starpo.schemas.manifest import Manifest
 
 CHECKPOINT = "checkpoint"
@@ -124,7 +124,15 @@ class Reachability:
                     if wanted not in reached:
                         following.setdefault(wanted, f"{artifact} (its input '{role}') of run {run}")
             wave = following
+        self._add_measured(reach, visited)
         return reach
+
+    def _add_measured(self, reach: Reach, keys: set[str]) -> None:
+        """Add what was measured on rollouts with these keys outside the records of runs: credits of turns."""
+        credits = [artifact for artifact in self.inventory.artifacts if artifact.kind == CREDITS.name]
+        for artifact, manifest in zip(credits, self._read(credits), strict=True):
+            if not isinstance(manifest, str) and manifest.inputs.get(TURNS.name) in keys:
+                reach.artifacts[artifact] = manifest
 
     def _note_absence(self, reach: Reach, wanted: ArtifactId, named_by: str) -> None:
         ids = self._of_key.get(wanted.key, [])
