@@ -20,7 +20,7 @@ from starpo.schemas.manifest import Stage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from starpo.ragen.learning.true_credit.states import States
+    from starpo.ragen.learning.true_credit.states import TurnStates
 
 STAGE = Stage(name="credit", version=1)
 
@@ -114,7 +114,7 @@ def chosen_turns(store: Store, data: dict[str, str], choice: Choice, seed: int) 
     return turns.filter(is_chosen).combine_chunks(), chosen
 
 
-def states_of(turns: "pa.Table", config: StarPOConfig) -> "States":
+def states_of(turns: "pa.Table", config: StarPOConfig) -> "TurnStates":
     """Return the states before turns. A component of the reward that is not of this package may read turns that the
     policy no longer sees; then only turns with the same history share a state."""
     from starpo.ragen.learning.true_credit.states import find_states
@@ -178,7 +178,7 @@ def _measure(
     played.forget()
 
 
-def _rewards(store: Store, data: dict[str, str], states: "States") -> list[float]:
+def _rewards(store: Store, data: dict[str, str], states: "TurnStates") -> list[float]:
     """Return the stored reward of each credited turn."""
     paid = read_attempts(store, "rewards", data, ["trajectory_id", "turn", "total"])
     names, turns, totals = (paid[name].to_pylist() for name in paid.column_names)

@@ -1,6 +1,6 @@
 """The true credit of a run's turns, measured by continuations that are played; and the measurement verified.
 
-run, iteration, choice, budget -> stage `credit`, first round and refinement -> Credit
+run, iteration, choice, budget -> stage `credit`, first round and refinement -> MeasuredCredit
 """
 
 import math
@@ -73,7 +73,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Credit:
+class MeasuredCredit:
     """The credit of turns of one iteration.
 
     Attributes:
@@ -140,7 +140,7 @@ def measure_credit(
     choice: Choice | None = None,
     budget: Budget | None = None,
     on_progress: OnProgress | None = None,
-) -> Credit:
+) -> MeasuredCredit:
     """Measure the true credit of turns: the values before and after each, by continuations of the policy that played.
 
     The run itself does not change; what is stored is not played again.
@@ -177,7 +177,7 @@ def measure_credit(
     seconds = sum(float(store.manifest("credits", work.key).provenance["playing_seconds"]) for work in works)
     is_spent = refinement is None and (plan.budget.minutes or plan.budget.tokens) is not None
     note = "the first round took the whole budget: a larger one narrows the intervals" if is_spent else ""
-    return Credit(run, plan.iteration, key, credits, turns, summarise(credits, turns, chosen), seconds, note)
+    return MeasuredCredit(run, plan.iteration, key, credits, turns, summarise(credits, turns, chosen), seconds, note)
 
 
 def verify_credit(

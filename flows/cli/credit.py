@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from starpo.flows.api.credit import Budget, Choice, Credit, measure_credit, verify_credit
+from starpo.flows.api.credit import Budget, Choice, MeasuredCredit, measure_credit, verify_credit
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store, stoppable
 from starpo.flows.console.documents.measuring import CreditedTurn, Credits
 from starpo.flows.console.progress import SHARE, progress_bar
@@ -25,7 +25,8 @@ def credit(
     run: RunArgument,
     iteration: Annotated[int | None, typer.Option(help="Iteration of the rollout. Default: the last one.")] = None,
     groups: Annotated[
-        str | None, typer.Option(help="Groups, comma-separated, such as g0003, or 'all'. Default: those that the filter kept."),
+        str | None,
+        typer.Option(help="Groups, comma-separated, such as g0003, or 'all'. Default: those that the filter kept."),
     ] = None,
     sample: Annotated[int | None, typer.Option(help="Trajectories of these, drawn at random. Default: all.")] = None,
     continuations: Annotated[
@@ -65,7 +66,7 @@ def credit(
         _print(Console(), measured, top)
 
 
-def _turns(measured: Credit) -> list[CreditedTurn]:
+def _turns(measured: MeasuredCredit) -> list[CreditedTurn]:
     """Return the credited turns, the most decisive ones first."""
     columns = [measured.turns[name].to_pylist() for name in ("trajectory_id", "turn", "executed_actions")]
     actions = {(name, turn): executed for name, turn, executed in zip(*columns, strict=True)}
@@ -82,7 +83,7 @@ def _turns(measured: Credit) -> list[CreditedTurn]:
     return sorted(turns, key=lambda turn: -abs(turn.advantage))
 
 
-def _print(console: Console, measured: Credit, top: int) -> None:
+def _print(console: Console, measured: MeasuredCredit, top: int) -> None:
     rows = [_row(turn) for turn in _turns(measured)[:top]]
     print_table(console, rows, title=f"{measured.run}, iteration {measured.iteration}")
     for sentence in _LEGEND:

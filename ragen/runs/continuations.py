@@ -18,7 +18,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.envs import make
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.learning.true_credit.returns import Outcomes, Start, outcomes
-from starpo.ragen.learning.true_credit.states import States
+from starpo.ragen.learning.true_credit.states import TurnStates
 from starpo.ragen.runs.kept_shards import KeptShards
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Work
@@ -44,7 +44,7 @@ class Continuations:
         self,
         config: StarPOConfig,
         turns: pa.Table,
-        states: States,
+        states: TurnStates,
         work: Work,
         store: Store,
         placement: ModelPlacement,

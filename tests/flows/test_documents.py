@@ -46,6 +46,7 @@ CASES = [
 ]  # fmt: skip
 ELSEWHERE = {
     "train": "test_ten_questions", "fork": "test_ten_questions", "fork --settings": "test_ten_questions",
+    "credit": "../integration/test_credit", "credit --verify": "../integration/test_credit",
     "verify": "test_ten_questions", "objectives": "test_ten_questions", "checkpoint": "test_ten_questions",
     "checkpoint --iteration": "test_ten_questions", "record": "test_record", "view": "test_view_command",
     "up": "../integration/test_local_server", "down": "test_down", "replay": "../integration/test_replay",

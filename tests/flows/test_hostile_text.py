@@ -99,6 +99,7 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
     "replay": ([], [[RUN], [RUN, "--set", EVIL], [BROKEN]]),
     "checkpoint": ([], [[RUN], [BROKEN], [RUN, "--json"]]),
     "objectives": ([], [[RUN], [RUN, "--with", EVIL], [BROKEN]]),
+    "credit": ([], [[RUN], [RUN, "--groups", EVIL], [BROKEN], [RUN, "--json"], [RUN, "--verify"]]),
     "ablate": (
         [["--list"], ["--list", "--json"], ["told", "--result"], ["told", "--result", "--json"]],
         [["evil", "--result"], [EVIL, "--dry-run"]],

@@ -1,6 +1,6 @@
 """Stored episodes, played again and continued from some of their turns.
 
-    rows of `turns` -> Branches -> open_episodes: stored responses again, compared -> LiveEpisode, one a continuation
+    rows of `turns` -> Branches --begin--> stored responses again, compared -> LiveEpisode, one a continuation
 
 The context and the state of the environment before a turn are those of the stored episode, as the same code makes them
 from the same responses. From there every continuation plays on with random numbers of its own, which depend on its
@@ -20,7 +20,6 @@ from starpo.ragen.agents.rollout.episode import Episode, LiveEpisode, Row, descr
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
 
 _MARKED = ("prompt_ids", "executed_actions", "action_rewards", "forfeited_actions", "state_digest")
@@ -29,7 +28,7 @@ _MARKED = ("prompt_ids", "executed_actions", "action_rewards", "forfeited_action
 
 @dataclass(frozen=True)
 class Branches(Episode):
-    """A stored episode, and the continuations to play from it; `open_episodes` makes an episode of each.
+    """A stored episode, and the continuations to play from it; it begins as an episode of each.
 
     Attributes:
         responses: Of its turns, in order, as far as they are played again: token ids, finish reason, text, and the
@@ -41,6 +40,14 @@ class Branches(Episode):
     responses: Sequence[tuple[Sequence[int], Any, str, str]] = ()
     starts: Sequence[tuple[int, int, int]] = ()
     seed: int = 0
+
+    def begin(self, settings: EnvironmentSettings, contexts: ContextBuilder) -> list[LiveEpisode]:
+        """Return the continuations, in the order of turns and numbers.
+
+        Raises:
+            EnvironmentFault: If the stored episode, played again, differs from what is stored.
+        """
+        return list(_continuations(*super().begin(settings, contexts), self))
 
 
 @dataclass(frozen=True)
@@ -71,26 +78,6 @@ def continuation_id(trajectory_id: str, turn: int, number: int) -> str:
 def mark_of(row: Row | Mapping[str, Any]) -> str:
     """Return a digest of what a turn showed and did, from its row of `turns`."""
     return hashlib.blake2b(json.dumps([row[name] for name in _MARKED]).encode(), digest_size=8).hexdigest()
-
-
-def episode_of(values: dict[str, Any]) -> Episode:
-    """Return the episode with these attributes."""
-    return (Branches if "starts" in values else Episode)(**values)
-
-
-def open_episodes(
-    episodes: Sequence[Episode], settings: EnvironmentSettings, contexts: ContextBuilder
-) -> list[LiveEpisode]:
-    """Begin episodes, in order; of stored ones the continuations, in the order of turns and numbers.
-
-    Raises:
-        EnvironmentFault: If a stored episode, played again, differs from what is stored.
-    """
-    opened: list[LiveEpisode] = []
-    for episode in episodes:
-        live = LiveEpisode(episode, make(settings, may_ask=True), contexts)
-        opened += _continuations(live, episode) if isinstance(episode, Branches) else [live]
-    return opened
 
 
 def _continuations(live: LiveEpisode, stored: Branches) -> Iterator[LiveEpisode]:

@@ -26,6 +26,7 @@ from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs import make
 from starpo.ragen.envs.base import MAX_OBSERVATION, Environment, EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
 from starpo.schemas.datasets import NO_RESPONSE
@@ -66,6 +67,10 @@ class Episode:
         seeds = ("group_id", "env_seed", "dynamics_seed", "sampling_seed", "member")
         identity = {name: getattr(self, name) for name in seeds}
         return {"trajectory_id": self.trajectory_id, "env": settings.tag_of(self.env_seed), **identity}
+
+    def begin(self, settings: EnvironmentSettings, contexts: ContextBuilder) -> "list[LiveEpisode]":
+        """Begin it; what is stored of another one may begin as several (`branches`)."""
+        return [LiveEpisode(self, make(settings, may_ask=True), contexts)]
 
     def turn_seed(self, turn: int) -> int | None:
         """Return the seed with which the dynamics are reseeded before this turn's actions; None: they go on."""

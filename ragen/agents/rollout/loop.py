@@ -16,7 +16,6 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
-from starpo.ragen.agents.rollout.branches import open_episodes
 from starpo.ragen.agents.rollout.engine import Request, Response, RolloutSession, StreamingSession
 from starpo.ragen.agents.rollout.episode import Episode, LiveEpisode, Row
 from starpo.ragen.agents.rollout.stream import as_stream
@@ -80,7 +79,7 @@ def play(
     """
     assert contexts.agent == agent, "the contexts were built for another agent"
     stop_at = None if deadline_s is None else time.monotonic() + deadline_s
-    all_episodes = open_episodes(episodes, settings, contexts)
+    all_episodes = [live for episode in episodes for live in episode.begin(settings, contexts)]
     share_initial_digests(all_episodes)
     stream = as_stream(session)
     waiting: dict[str, LiveEpisode] = {}

@@ -10,14 +10,16 @@ from heapq import heapify, heapreplace
 
 import numpy as np
 
-from starpo.ragen.learning.true_credit.states import States
+from starpo.ragen.learning.true_credit.states import TurnStates
 from starpo.ragen.learning.true_credit.values import Returns, advantage_se
 
 PRIOR_RETURNS = 4
 """Number of returns that the mean variance over all turns weighs as much as."""
 
 
-def further_continuations(states: States, returns: Returns, costs: np.ndarray, budget: float, step: int) -> np.ndarray:
+def further_continuations(
+    states: TurnStates, returns: Returns, costs: np.ndarray, budget: float, step: int
+) -> np.ndarray:
     """Share a budget among states.
 
     Again and again the turn whose advantage has the largest standard error is taken, and of the states before and after
@@ -56,7 +58,7 @@ def further_continuations(states: States, returns: Returns, costs: np.ndarray, b
     return counts - start
 
 
-def _variances(states: States, returns: Returns, sides: list[tuple[int, ...]]) -> np.ndarray:
+def _variances(states: TurnStates, returns: Returns, sides: list[tuple[int, ...]]) -> np.ndarray:
     """Return the variance of each turn's advantage times its number of continuations. float64 [T]"""
     before, after = states.before.tolist(), states.after.tolist()
     errors = [advantage_se(returns, b, a) for b, a in zip(before, after, strict=True)]

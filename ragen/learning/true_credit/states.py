@@ -1,6 +1,6 @@
 """Which turns are credited, and the states before them, of which equal ones share their continuations.
 
-turns, selection -> credited -> trajectories;   turns of these -> States
+turns, selection -> credited -> trajectories;   turns of these -> TurnStates
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class Credited:
 
 
 @dataclass(frozen=True)
-class States:
+class TurnStates:
     """The states before turns.
 
     Attributes:
@@ -76,7 +76,7 @@ def credited(turns: pa.Table, groups: Sequence[str], sample: int | None, rank: A
     return Credited(names, each.height, int(each["is_error"].sum()), int(each["is_greedy"].sum()))
 
 
-def find_states(rows: Sequence[Row], *, is_history_shared: bool) -> States:
+def find_states(rows: Sequence[Row], *, is_history_shared: bool) -> TurnStates:
     """Find the states before turns.
 
     Args:
@@ -111,4 +111,4 @@ def find_states(rows: Sequence[Row], *, is_history_shared: bool) -> States:
     is_last = np.array([row["turn"] == 0 for row in rows[1:]] + [True], dtype=bool)
     after = np.where(is_last, -1, np.append(numbers[1:], -1))
     turns = [(row["trajectory_id"], row["group_id"], row["turn"]) for row in rows]
-    return States(list(index), places, turns, numbers, after)
+    return TurnStates(list(index), places, turns, numbers, after)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from starpo.ragen.learning.true_credit.states import States
+from starpo.ragen.learning.true_credit.states import TurnStates
 from starpo.schemas.datasets import CREDITS
 
 Returns = Sequence[np.ndarray]
@@ -54,7 +54,7 @@ def advantage_se(returns: Returns, before: int, after: int) -> float:
 
 
 def credits_table(
-    states: States,
+    states: TurnStates,
     returns: Returns,
     successes: Sequence[float],
     num_tokens: Sequence[int],

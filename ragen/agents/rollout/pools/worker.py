@@ -17,11 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from starpo.ragen.agents.rollout.branches import episode_of
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
@@ -48,7 +47,15 @@ def pack_request(job: RolloutJob, episodes: Sequence[Episode]) -> bytes:
 def unpack_request(payload: bytes) -> tuple[RolloutJob, list[Episode]]:
     """Read the output of `pack_request`."""
     request = json.loads(payload)
-    return RolloutJob.from_json(request["job"]), [episode_of(episode) for episode in request["episodes"]]
+    return RolloutJob.from_json(request["job"]), [_episode(episode) for episode in request["episodes"]]
+
+
+def _episode(values: dict[str, Any]) -> Episode:
+    if "starts" not in values:
+        return Episode(**values)
+    from starpo.ragen.agents.rollout.branches import Branches
+
+    return Branches(**values)
 
 
 def failure(error: BaseException) -> bytes:

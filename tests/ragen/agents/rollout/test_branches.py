@@ -55,22 +55,22 @@ def test_continuations_begin_with_stored_contexts(run, agent: AgentConfig) -> No
     prompts = [request.prompt_ids for request in requests]
     assert len(rows) == agent.max_turns
     starts = [(turn, 0, 2) for turn in range(len(rows))]
-    continued, asked = run([stored_as(rows, starts)], agent)
+    continued, continuing = run([stored_as(rows, starts)], agent)
     for turn in range(len(rows)):
         name = continuation_id("g0-0", turn, 1)
-        assert next(request.prompt_ids for request in asked if request.sequence_id == name) == prompts[turn]
+        assert next(request.prompt_ids for request in continuing if request.sequence_id == name) == prompts[turn]
         of_it = [row for row in continued if row["trajectory_id"] == name]
         assert [row["turn"] for row in of_it] == list(range(turn, len(rows)))
         assert of_it[0]["actions_left"] == rows[turn]["actions_left"]
         assert of_it[0]["origin"] == "policy"
 
 
-def test_random_numbers_depend_on_number_and_turn(run) -> None:
+def test_random_numbers_follow_number_and_turn(run) -> None:
     rows, _ = run([Episode("g0", 0, 7, 1, 2)])
     other, _ = run([Episode("g1", 4, 8, 5, 6)])
-    _, asked = run([stored_as(rows, [(0, 0, 2), (2, 0, 2)]), stored_as(other, [(1, 1, 2)])])
+    _, continuing = run([stored_as(rows, [(0, 0, 2), (2, 0, 2)]), stored_as(other, [(1, 1, 2)])])
     uniforms = {}
-    for request in asked:
+    for request in continuing:
         name = request.sequence_id
         number, turn = int(name.rpartition(".")[2]), int(name.rpartition("/")[2].partition(".")[0])
         turn += sum(name == earlier for earlier, _ in uniforms)
@@ -100,7 +100,7 @@ def test_branches_survive_transport(job: RolloutJob) -> None:
     assert type(plain) is Episode
 
 
-def test_engine_gives_same_rows_in_any_company(job: RolloutJob) -> None:
+def test_engine_repeats_rows_in_any_company(job: RolloutJob) -> None:
     player = LocalPlayer(TorchEngine(num_threads=1))
     rows = player.play(job, [Episode("g0", 0, 7, 1, 2)]).to_pylist()
     both = player.play(job, [stored_as(rows, [(0, 0, 3), (1, 0, 3)])]).to_pylist()

@@ -26,7 +26,7 @@ from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings, _lake
 from starpo.ragen.envs.frozen_lake.map import ACTIONS
 from starpo.ragen.learning.true_credit.returns import outcomes
-from starpo.ragen.learning.true_credit.states import States, find_states
+from starpo.ragen.learning.true_credit.states import TurnStates, find_states
 
 NUM_TURNS = 4
 REWARD = RewardConfig()
@@ -112,7 +112,7 @@ class Played:
 
     job: RolloutJob
     turns: pa.Table
-    states: States
+    states: TurnStates
 
     def exact(self, value: Callable[[dict[str, Any] | None, int, int], float]) -> np.ndarray:
         """Return the value of each state. float64 [S]"""

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from starpo.ragen.learning.true_credit.plan import further_continuations
-from starpo.ragen.learning.true_credit.states import States
+from starpo.ragen.learning.true_credit.states import TurnStates
 
 WIDE, NARROW, SURE = np.array([0.0, 10.0] * 4), np.array([4.0, 5.0] * 4), np.full(8, 3.0)
 ONES = np.ones(3)
 
 
-def alone(number: int) -> States:
+def alone(number: int) -> TurnStates:
     """Return states of so many trajectories of one turn."""
     turns = [(f"g{n}-0", f"g{n}", 0) for n in range(number)]
     places = [(name, 0) for name, _, _ in turns]
-    return States([f"{n:016x}" for n in range(number)], places, turns, np.arange(number), np.full(number, -1))
+    return TurnStates([f"{n:016x}" for n in range(number)], places, turns, np.arange(number), np.full(number, -1))
 
 
 def test_widest_interval_gets_most() -> None:
@@ -29,7 +29,7 @@ def test_equal_first_returns_are_not_trusted() -> None:
 
 def test_states_before_and_after_grow_together() -> None:
     turns = [("g0-0", "g0", 0), ("g0-0", "g0", 1)]
-    states = States(["0" * 16, "f" * 16], [("g0-0", 0), ("g0-0", 1)], turns, np.array([0, 1]), np.array([1, -1]))
+    states = TurnStates(["0" * 16, "f" * 16], [("g0-0", 0), ("g0-0", 1)], turns, np.array([0, 1]), np.array([1, -1]))
     new = further_continuations(states, [WIDE, WIDE[::-1]], np.ones(2), 16, 4)
     assert new.tolist() == [8, 8]
 

@@ -44,7 +44,7 @@ def test_growing_context_is_part_of_state() -> None:
     assert find_states([*rows, *others], is_history_shared=True).before.tolist() == [0, 1, 0, 2]
 
 
-def test_history_separates_where_rewards_may_read_it() -> None:
+def test_history_that_rewards_read_separates() -> None:
     rows = [row("a", 0), row("a", 1), row("b", 0, response_ids=[8]), row("b", 1)]
     assert find_states(rows, is_history_shared=True).before.tolist() == [0, 1, 0, 1]
     assert find_states(rows, is_history_shared=False).before.tolist() == [0, 1, 0, 2]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from starpo.ragen.learning.true_credit.states import States
+from starpo.ragen.learning.true_credit.states import TurnStates
 from starpo.ragen.learning.true_credit.values import advantage_se, credits_table, mean_with_se
 from starpo.schemas.validate import validate
 
@@ -33,11 +33,11 @@ def test_unequal_numbers_pair_what_they_share() -> None:
     assert advantage_se([BEFORE, BEFORE[:2]], 0, 1) == pytest.approx(expected)
 
 
-def test_last_turn_has_error_of_value_alone() -> None:
+def test_last_turn_has_error_of_value() -> None:
     assert advantage_se([BEFORE, AFTER], 0, -1) == mean_with_se([BEFORE])[1]
 
 
-def test_mean_of_states_adds_errors_by_number() -> None:
+def test_mean_of_states_adds_errors() -> None:
     # weights 1/2 each of equal returns: the mean has the error of one of them, not of two independent ones
     assert mean_with_se([BEFORE, BEFORE], (0.5, 0.5))[1] == pytest.approx(mean_with_se([BEFORE])[1])
 
@@ -45,7 +45,9 @@ def test_mean_of_states_adds_errors_by_number() -> None:
 @pytest.mark.parametrize("solver", [None, [9.0, 6.0]])
 def test_table_has_values_of_states(solver: list[float] | None) -> None:
     turns = [("g0-0", "g0", 0), ("g0-0", "g0", 1), ("g0-1", "g0", 0)]
-    states = States(["0" * 16, "f" * 16], [("g0-0", 0), ("g0-0", 1)], turns, np.array([0, 1, 0]), np.array([1, -1, -1]))
+    states = TurnStates(
+        ["0" * 16, "f" * 16], [("g0-0", 0), ("g0-0", 1)], turns, np.array([0, 1, 0]), np.array([1, -1, -1])
+    )
     table = credits_table(states, [BEFORE, AFTER], [0.5, 1.0], [40, 44], [0.5, 6.0, -1.0], solver)
     validate(table, "credits")
     rows = table.to_pylist()
