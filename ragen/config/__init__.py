@@ -16,6 +16,7 @@ teacher      settings of a teacher of on-policy distillation; teachers: of each 
 evaluation   fixed panels
 diagnostics  measurements beside success
 schedule     settings that change during training
+precision    one setting for the dtypes of several parts
 starpo       the composition, `StarPOConfig`
 load         TOML files, presets that extend each other, overrides by dotted path
 explanation  validation errors as readable messages
@@ -23,5 +24,5 @@ structure    the tree of settings, derived from the models; reference: docs/sett
 plugin_calls a call of what a setting names: guarded, named, limited
 
 runtime      locations and resources of this machine, which never affect results; ray_runtime
-device       what torch computes on
+device       what torch computes on; processor: the CPU, and which instructions it has
 """

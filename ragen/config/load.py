@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from starpo.ragen.config.explanation import explain, near
+from starpo.ragen.config.precision import without_dtypes
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import Table, merged, nested
 from starpo.ragen.core.errors import ConfigError
@@ -65,8 +66,14 @@ def read_fragment(path: Path, search_path: Sequence[Path]) -> Table:
     """
     values: Table = {}
     for layer in _file_layers(path, search_path, ()):
-        values = merged(values, layer.values, StarPOConfig)
+        values = layered(values, layer.values)
     return values
+
+
+def layered(base: Table, extra: Table) -> Table:
+    """Return the settings of a layer, nested as in TOML, on top of those below it: deep, as in `structure`; a layer
+    with a `precision` decides all dtypes that this stands for, also those below it."""
+    return merged(without_dtypes(base) if "precision" in extra else base, extra, StarPOConfig)
 
 
 def apply_overrides(
@@ -159,7 +166,7 @@ def _json_object(text: str) -> Any:
 def _validated(layers: Sequence[Layer], name: str) -> StarPOConfig:
     values: Table = {}
     for layer in layers:
-        values = merged(values, layer.values, StarPOConfig)
+        values = layered(values, layer.values)
     try:
         # Through JSON, whose strict mode accepts lists for tuples: TOML has no tuples either.
         return StarPOConfig.model_validate_json(json.dumps(values, default=str))

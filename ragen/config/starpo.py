@@ -1,7 +1,7 @@
 """`StarPOConfig`: every setting that affects the result of a run."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
@@ -14,6 +14,7 @@ from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.explanation import explain
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.policy import PolicyConfig, TinyPolicy
+from starpo.ragen.config.precision import Precision, fill_in
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.schedule import Change
@@ -48,6 +49,11 @@ class StarPOConfig(Settings):
     they can be derived again from the one before, which takes as long as the updates in between. That is also what a
     crash costs: at most n - 1 updates are repeated. 1: keep all. None: all if a checkpoint is small, else every
     10th; then none is dropped that cannot be derived again."""
+    precision: Precision | None = Field(None, exclude_if=lambda precision: precision is None)
+    """Dtype of the arithmetic of engine 'torch', learner, fine-tuning and teacher: stands for rollout.torch.dtype,
+    update.dtype, policy.fine_tuning.dtype and teacher.dtype, unless they are set too. 'auto': for a pretrained policy
+    bfloat16 if the machine that reads the settings has a GPU, or a processor that multiplies in it (AMX, AVX512-BF16),
+    else float32; the run's record and its keys say which. None: each is as by default."""
     environment: EnvironmentConfig
     """The environment that is trained on."""
     curriculum: CurriculumConfig | None = Field(None, exclude_if=lambda curriculum: curriculum is None)
@@ -115,6 +121,11 @@ class StarPOConfig(Settings):
         """Tags of the parts of a mixture; empty if the run trains on a single environment."""
         parts = self.environment.tagged()
         return () if parts.get(self.environment.type) is self.environment else tuple(parts)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _precision_is_filled_in(cls, settings: Any) -> Any:
+        return fill_in(settings) if isinstance(settings, Mapping) else settings
 
     @model_validator(mode="after")
     def _sections_agree(self) -> "StarPOConfig":

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.torch_engine import TorchEngineConfig
 from starpo.ragen.sizing.architecture import Architecture
 from starpo.ragen.sizing.device import GIB, Machine
 from starpo.ragen.sizing.imitation import imitation_parts
@@ -188,7 +189,7 @@ def _engine(
     if reserved is not None:
         copies = engine.copies[0] if is_cpu else 0
         return [MemoryItem("engine: weights and cache", reserved[0] * (copies or 1), reserved[1])], [], copies
-    dtype: DType = config.policy.dtype if config.policy.type == "pretrained" and not is_cpu else "float32"
+    dtype = _engine_dtype(config, is_cpu=is_cpu)
     weights = float(BYTES[dtype] * architecture.num_parameters)
     num_shards = -(-rollout.num_groups // rollout.shard_groups)
     workers = machine.number if is_cpu and min(machine.number, num_shards) > 1 else 0
@@ -208,6 +209,14 @@ def _engine(
         ],
         workers,
     )  # fmt: skip
+
+
+def _engine_dtype(config: StarPOConfig, *, is_cpu: bool) -> DType:
+    """Return the dtype of engine 'torch', which is the weights' own on a GPU if it is not set."""
+    engine = config.rollout.engine_config
+    if isinstance(engine, TorchEngineConfig) and engine.dtype != "auto":
+        return engine.dtype
+    return config.policy.dtype if config.policy.type == "pretrained" and not is_cpu else "float32"
 
 
 def _shard_rows(config: StarPOConfig) -> int:

@@ -13,10 +13,10 @@ from pydantic import JsonValue
 
 from starpo.ragen.agents.evaluation.panel import panel_of
 from starpo.ragen.config.explanation import near
-from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.load import apply_overrides, layered
 from starpo.ragen.config.schedule import without
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.structure import alternatives, flattened, merged, nested, setting
+from starpo.ragen.config.structure import alternatives, flattened, nested, setting
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.studies.grid import Grid
 
@@ -81,7 +81,7 @@ def expand(
 
 def _over(overrides: Mapping[str, JsonValue], values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Merge a cell's values over the grid's overrides, by dotted path; either may contain whole tables."""
-    return flattened(merged(nested(overrides), nested(values), StarPOConfig))
+    return flattened(layered(nested(overrides), nested(values)))
 
 
 def _configured(base: StarPOConfig, values: Mapping[str, JsonValue], name: str) -> StarPOConfig:

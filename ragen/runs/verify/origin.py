@@ -16,7 +16,7 @@ from starpo.schemas.manifest import Manifest
 _LIBRARIES = tuple(dict.fromkeys((*ENGINES, *LEARNERS, "transformers", "numpy", "polars", "pyarrow")))
 """Libraries whose version may change the last bits of a result."""
 _MACHINE = (
-    *(("hardware", name) for name in ("machine", "cpu", "gpu", "driver", "cuda", "cublas")),
+    *(("hardware", name) for name in ("machine", "cpu", "instructions", "gpu", "driver", "cuda", "cublas")),
     ("threads", "torch"),
 )
 """Other properties that may do so, for results of torch."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from starpo.ragen.config.device import Device
+from starpo.ragen.config.processor import Processor
 from starpo.ragen.core.registry import ENGINES, LEARNERS, PLUGGABLE
 
 _PACKAGES = ("starpo", "transformers", "numpy", "pyarrow", "pandera", "polars", "prefect", *ENGINES, *LEARNERS)
@@ -99,16 +100,8 @@ def _git(root: Path, *arguments: str) -> bytes | None:
 
 @cache
 def _machine() -> dict[str, Any]:
-    return {"machine": platform.machine(), "system": platform.system(), "cpu": _cpu_name(), "cpus": os.cpu_count()}
-
-
-def _cpu_name() -> str:
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()
+    of_one = {"machine": platform.machine(), "system": platform.system(), **Processor.here().facts()}
+    return {**of_one, "cpus": os.cpu_count()}
 
 
 def _accelerator() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from starpo.schemas.manifest import Manifest, Stage
 
 PROVENANCE = {
     "versions": {"torch": "2.13.0", "numpy": "2.4.6", "starpo": "0.1.0", "prefect": "3.8.8"},
-    "hardware": {"machine": "x86_64", "cpu": "A"},
+    "hardware": {"machine": "x86_64", "cpu": "A", "instructions": "avx2 amx_bf16"},
     "threads": {"torch": 2, "cpus": 2},
 }
 
@@ -33,6 +33,7 @@ def changed(section: str, name: str, value) -> Manifest:
     [
         ("versions", "torch", "2.12.0", "torch 2.12.0 (here 2.13.0)"),
         ("hardware", "cpu", "B", "cpu B (here A)"),
+        ("hardware", "instructions", "avx2", "instructions avx2 (here avx2 amx_bf16)"),
         ("threads", "torch", 4, "threads 4 (here 2)"),
     ],
 )
