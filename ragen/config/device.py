@@ -61,6 +61,11 @@ class Device:
         return _device(Runtime.current().should_repeat)
 
     @classmethod
+    def has_gpu(cls) -> bool:
+        """Whether `here` is a GPU; torch is imported only where CUDA's driver is installed."""
+        return _has_driver() and cls.here().is_gpu
+
+    @classmethod
     def of(cls, provenance: Mapping[str, Any]) -> "Device":
         """Return the device that a manifest's provenance names; the CPU if it names no GPU."""
         hardware = provenance.get("hardware")
@@ -155,6 +160,14 @@ def _fix_kernels() -> None:
     torch.cuda.tunable.enable(False)
     # Deterministic kernels would otherwise fill new tensors with NaN, which is for finding reads of unwritten memory.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def _has_driver() -> bool:
+    try:
+        CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _driver_version() -> str:

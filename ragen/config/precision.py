@@ -50,7 +50,7 @@ def without_dtypes(settings: Mapping[str, Any]) -> dict[str, Any]:
 def best_dtype() -> Literal["float32", "bfloat16"]:
     """Return 'bfloat16' if this machine has a GPU, or a processor that multiplies matrices in it; else 'float32', which
     other processors are several times faster in."""
-    return "bfloat16" if Processor.here().multiplies_bfloat16 or Device.here().is_gpu else "float32"
+    return "bfloat16" if Processor.here().multiplies_bfloat16 or Device.has_gpu() else "float32"
 
 
 def _get(settings: Any, path: str) -> Any:

@@ -54,6 +54,13 @@ def test_gpu_repeats_and_is_in_manifest() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("has_driver", [True, False])
+def test_no_gpu_without_driver(monkeypatch: pytest.MonkeyPatch, has_driver: bool) -> None:
+    monkeypatch.setattr(module, "_has_driver", lambda: has_driver)
+    assert Device.has_gpu() == has_driver
+
+
+@pytest.mark.usefixtures("gpu")
 def test_workers_inherit_repeatable_gpu_workspace() -> None:
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":16:8"
     TorchLearner(UpdateConfig())

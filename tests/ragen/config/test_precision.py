@@ -4,7 +4,6 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.config import precision
-from starpo.ragen.config.device import Device
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.processor import Processor
 from starpo.ragen.config.starpo import StarPOConfig
@@ -14,10 +13,10 @@ MODEL = {"policy": {"type": "pretrained", "name_or_path": "org/model", "fine_tun
 PLAIN, FAST = Processor("A", ("avx2",)), Processor("A", ("avx2", "amx_bf16"))
 
 
-def at(monkeypatch: pytest.MonkeyPatch, processor: Processor, device: Device | None = None) -> None:
+def at(monkeypatch: pytest.MonkeyPatch, processor: Processor, *, has_gpu: bool = False) -> None:
     """Have this machine be another one."""
     monkeypatch.setattr(precision.Processor, "here", lambda: processor)
-    monkeypatch.setattr(precision.Device, "here", lambda: device or Device())
+    monkeypatch.setattr(precision.Device, "has_gpu", lambda: has_gpu)
 
 
 def dtypes(config: StarPOConfig) -> tuple[str | None, ...]:
@@ -27,13 +26,13 @@ def dtypes(config: StarPOConfig) -> tuple[str | None, ...]:
 
 
 @pytest.mark.parametrize(
-    ("processor", "device", "expected"),
-    [(PLAIN, Device(), "float32"), (FAST, Device(), "bfloat16"), (PLAIN, Device("cuda", "NVIDIA H200"), "bfloat16")],
+    ("processor", "has_gpu", "expected"),
+    [(PLAIN, False, "float32"), (FAST, False, "bfloat16"), (PLAIN, True, "bfloat16")],
 )
 def test_auto_is_what_machine_has(
-    monkeypatch: pytest.MonkeyPatch, processor: Processor, device: Device, expected: str
+    monkeypatch: pytest.MonkeyPatch, processor: Processor, has_gpu: bool, expected: str
 ) -> None:
-    at(monkeypatch, processor, device)
+    at(monkeypatch, processor, has_gpu=has_gpu)
     teacher = {"teacher": {"type": "policy", "hint": "outcome"}}
     config = preset("bandit", {**MODEL, **teacher, "precision": "auto"})
     assert dtypes(config) == (expected,) * 5
