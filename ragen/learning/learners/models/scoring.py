@@ -101,7 +101,7 @@ class ResponseScores(nn.Module):
         """Score tokens predicted at C positions; `prediction_M` are indices into these positions."""
         logits_CV = self.model.get_output_embeddings()(hidden_CH)
         logits_CV = logits_CV.to(torch.promote_types(logits_CV.dtype, torch.float32))
-        logprobs_CV = torch.log_softmax(logits_CV / temperature, dim=-1)
+        logprobs_CV = torch.log_softmax(logits_CV if temperature == 1.0 else logits_CV / temperature, dim=-1)
         of_position: dict[Quantity, Callable[[Tensor], Tensor]] = {
             "entropy": entropy,
             "collision": _collision,
