@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -42,10 +43,10 @@ def prompt_ids(tokenizer, question: str) -> list[int]:
     return [*pieces.opening_ids, *text, *pieces.generation_ids]
 
 
-def sampled(folder: str, temperature: float, num_tokens: int):
+def sampled(folder: str, temperature: float, num_tokens: int, dtype: Literal["float32", "bfloat16"] = "float32"):
     """Return (prompt, response) of each question, from the torch engine."""
     tokenizer = load_tokenizer(folder)
-    engine = TorchEngine(device="cpu", num_threads=1)
+    engine = TorchEngine(device="cpu", num_threads=1, dtype=dtype)
     engine.load(folder, "k")
     sampling = SamplingConfig(temperature=temperature, max_response_tokens=num_tokens)
     session = engine.session(sampling, derive_pieces(tokenizer, AgentConfig()).stop_token_ids)
@@ -63,6 +64,17 @@ def test_engine_logprobs_equal_transformers(smollm2, plain):
         logprobs_TV = plain(input_ids=ids[None]).logits[0].log_softmax(-1)
         expected = logprobs_TV[len(prompt) - 1 : -1].gather(-1, ids[len(prompt) :, None])[:, 0]
         np.testing.assert_allclose(response.logprobs, expected, atol=1e-4)
+
+
+@torch.inference_mode()
+def test_bfloat16_logprobs_follow_float32(smollm2, plain):
+    gaps = []
+    for prompt, response in sampled(smollm2, 1.0, 16, "bfloat16"):
+        ids = torch.tensor([*prompt, *response.token_ids])
+        logprobs_TV = plain(input_ids=ids[None]).logits[0].log_softmax(-1)
+        expected = logprobs_TV[len(prompt) - 1 : -1].gather(-1, ids[len(prompt) :, None])[:, 0]
+        gaps += np.abs(np.array(response.logprobs) - expected.numpy()).tolist()
+    assert 1e-4 < np.mean(gaps) < 0.15
 
 
 @torch.inference_mode()

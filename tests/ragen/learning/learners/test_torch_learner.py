@@ -173,9 +173,10 @@ def in_two_processes(
 
 
 @pytest.mark.ci
-def test_processes_and_threads_give_same_bytes(policy_folder, tmp_path):
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_processes_and_threads_give_same_bytes(policy_folder, tmp_path, dtype):
     muon = OptimiserConfig(type="muon", learning_rate=1e-3)
-    config = change(PPO, kl_coefficient=0.1, kl_estimator="k3", optimiser=muon, micro_batch_tokens=64)
+    config = change(PPO, kl_coefficient=0.1, kl_estimator="k3", optimiser=muon, micro_batch_tokens=64, dtype=dtype)
     in_two_processes(policy_folder, config, tmp_path)
 
 
