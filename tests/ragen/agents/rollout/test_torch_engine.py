@@ -161,8 +161,8 @@ def test_no_requests_give_no_responses(engines):
     assert engines["qwen2"].session(SAMPLING, STOPS).generate([]) == []
 
 
-def digest_of_a_shard(folder):
-    engine = TorchEngine(num_threads=1, device="cpu")
+def digest_of_a_shard(folder, dtype):
+    engine = TorchEngine(num_threads=1, device="cpu", dtype=dtype)
     engine.load(folder, "a")
     digest = hashlib.sha256()
     for context in ("window", "full"):
@@ -172,16 +172,20 @@ def digest_of_a_shard(folder):
 
 
 @pytest.mark.ci
-def test_same_shard_same_bytes_across_processes(policies):
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_same_shard_same_bytes_across_processes(policies, dtype):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from tests.ragen.agents.rollout import test_torch_engine; "
-        "print(test_torch_engine.digest_of_a_shard(sys.argv[2]))"
+        "print(test_torch_engine.digest_of_a_shard(*sys.argv[2:]))"
     )
     folder = policies["qwen2"][0]
     process = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parents[4]), folder], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(Path(__file__).parents[4]), folder, dtype],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert process.stdout.strip() == digest_of_a_shard(folder)
+    assert process.stdout.strip() == digest_of_a_shard(folder, dtype)
 
 
 def test_concurrent_sessions_give_separate_results(engines):
