@@ -81,7 +81,7 @@ def print_speeds(what: str, num_tokens: int, seconds: dict[str, list[float]]) ->
 def batch_of(requests: list[Request], responses: list[Response]) -> Batch:
     mask = np.arange(PROMPT_TOKENS + RESPONSE_TOKENS) >= PROMPT_TOKENS
     pairs = zip(requests, responses, strict=True)
-    return Batch([Example(np.array([*asked.prompt_ids, *answer.token_ids]), mask) for asked, answer in pairs])
+    return Batch([Example(np.array([*request.prompt_ids, *answer.token_ids]), mask) for request, answer in pairs])
 
 
 def policy(folder: str, tuning: FineTuning, frozen: torch.dtype) -> tuple[TorchModel, int]:
