@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from starpo.flows.api.credit import Budget, Choice, measure_credit, verify_credit
 from starpo.flows.cli import app
 from starpo.flows.presets import preset
-from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.core.errors import ConfigError, NoVerdictError, StarPOError
 from starpo.ragen.runs import continuations, kept_shards
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
@@ -147,7 +147,8 @@ def test_credit_printed_and_queried(folder: Path) -> None:
     assert verified.exit_code == 0, verified.output
     again = CliRunner().invoke(app, ["credit", *options, "--verify", "--json"])
     assert check("credit --verify", again.stdout)["findings"][0]["verdict"] == "same"
-    assert CliRunner().invoke(app, ["credit", *options[:3], "--sample", "2", "--verify"]).exit_code == 2
+    missing = CliRunner().invoke(app, ["credit", *options[:3], "--sample", "2", "--verify"])
+    assert isinstance(missing.exception, NoVerdictError)
 
 
 @pytest.mark.parametrize(
