@@ -10,7 +10,7 @@ import polars as pl
 from pandera.polars import Check
 from polars import col
 
-from starpo.schemas.datasets import FINISH_REASONS, ORIGINS, STATUSES
+from starpo.schemas.datasets import FINISH_REASONS, ORIGINS, QUANTITIES, STATUSES
 
 SCORE_METRICS = ("std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length")
 """Metrics by which groups can be scored."""
@@ -171,6 +171,12 @@ CHECKS: dict[str, dict[str, list[Check]]] = {
         ("returns", _finite_items),
         ("success", _share),
         ("value value_se value_after reward advantage advantage_se solver_before solver_after", _finite),
+    ),
+    "credit_estimates": _of(
+        ("estimator trajectory_id group_id", _not_empty),
+        ("turn", _counts),
+        ("quantity", _one_of(QUANTITIES)),
+        ("estimate", _finite),
     ),
     "metrics": _of(("iteration", _counts), ("stage name", _not_empty), ("value", _finite)),
     "episodes": _of(

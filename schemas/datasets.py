@@ -5,7 +5,7 @@ its unit and the meaning of null (nullable columns are marked; all others are ne
 contain no nulls. All text is untrusted model or environment output.
 
     turns, siblings, images, turn_images -> rewards, teacher_logprobs -> selection -> samples, trained_tokens, metrics
-    episodes, metrics <- evaluation;    credits <- starpo credit
+    episodes, metrics <- evaluation;    credits, credit_estimates <- starpo credit
 """
 
 from dataclasses import dataclass
@@ -398,6 +398,26 @@ CREDITS = Dataset(
     ),
 )
 
+QUANTITIES = ("advantage", "value")
+CREDIT_ESTIMATES = Dataset(
+    name="credit_estimates",
+    version=1,
+    row="what an estimator says of a turn's credit; a turn without tokens that it credits has none",
+    key=("estimator", "trajectory_id", "turn"),
+    columns=(
+        Column("estimator", pa.string(), "the estimator and its settings that are not the default ones"),
+        Column("trajectory_id", pa.string(), "as in turns"),
+        Column("group_id", pa.string(), "as in turns"),
+        Column("turn", pa.int32(), "as in turns"),
+        Column("quantity", pa.string(), "what is estimated: " + " or ".join(QUANTITIES) + ", that before the turn"),
+        Column(
+            "estimate",
+            pa.float64(),
+            "of an advantage: mean over the turn's tokens that are credited, as they would enter the loss",
+        ),
+    ),
+)
+
 METRICS = Dataset(
     name="metrics",
     version=1,
@@ -460,6 +480,7 @@ DATASETS: dict[str, Dataset] = {
         SAMPLES,
         TRAINED,
         CREDITS,
+        CREDIT_ESTIMATES,
         METRICS,
         *_EVALUATED,
         *_IMAGES,

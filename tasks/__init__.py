@@ -12,6 +12,7 @@ diagnose         turns, rewards, selection -> metrics
 gradient_probe   checkpoint, turns, rewards, selection -> metrics
 objectives       checkpoint, turns, rewards, selection -> metrics
 credit           checkpoint, turns, rewards, selection -> credits
+credit_estimates  checkpoint, turns, rewards, selection -> credit_estimates
 update           checkpoint, turns, rewards, selection, teacher_logprobs -> checkpoint, samples, metrics
 evaluate         checkpoint -> episodes, metrics
 compare          two updates on one rollout -> metrics

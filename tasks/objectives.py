@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
@@ -36,6 +37,26 @@ def objectives(
     Raises:
         LearnerError: When carried out, if there is nothing to train on, or a loss is not finite.
     """
+    return Work(
+        STAGE,
+        ("metrics",),
+        partial(_measure, dict(configs)),
+        **before_update(config, configs, iteration, checkpoint, reference, data),
+    )
+
+
+def before_update(
+    config: StarPOConfig,
+    configs: Mapping[str, UpdateConfig],
+    iteration: int,
+    checkpoint: str,
+    reference: str,
+    data: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return settings, inputs and code of work that prepares an update by several objectives, and takes no step.
+
+    Arguments are those of `objectives`.
+    """
     # only companions that are trained before the policy take a step, that of the update
     early = [
         (one, objective) for objective in configs.values() for one in objective.companions if one.passes.trained_before
@@ -56,7 +77,7 @@ def objectives(
         for name, objective in configs.items()
         for role, target in update_code(objective).items()
     }
-    return Work(STAGE, ("metrics",), partial(_measure, dict(configs)), settings, inputs, code=code)
+    return {"settings": settings, "inputs": inputs, "code": code}
 
 
 def _measure(

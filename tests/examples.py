@@ -1,7 +1,7 @@
 """A small valid example of every dataset, for tests and benchmarks.
 
-turns, siblings, rewards, selection, curriculum, samples, trained_tokens, teacher_logprobs, credits, metrics,
-episodes, episode_turns, images, turn_images: `example(kind)`
+turns, siblings, rewards, selection, curriculum, samples, trained_tokens, teacher_logprobs, credits,
+credit_estimates, metrics, episodes, episode_turns, images, turn_images: `example(kind)`
 turns of any length: `example_turns(...)`
 any folder, stored: `put_folder(...)`
 """
@@ -249,6 +249,18 @@ def _credits() -> pa.Table:
     return _table("credits", columns)
 
 
+def _credit_estimates() -> pa.Table:
+    columns = {
+        "estimator": ["grpo", "grpo", "critic"],
+        "trajectory_id": ["group-00000001/0000", "group-00000001/0001", "group-00000001/0000"],
+        "group_id": ["group-00000001"] * 3,
+        "turn": [0, 0, 0],
+        "quantity": ["advantage", "advantage", "value"],
+        "estimate": [0.75, -0.75, 0.25],
+    }
+    return _table("credit_estimates", columns)
+
+
 def _metrics() -> pa.Table:
     columns = {
         "iteration": [0, 0],
@@ -291,6 +303,7 @@ _MAKERS = {
     "trained_tokens": _trained_tokens,
     "teacher_logprobs": _teacher_logprobs,
     "credits": _credits,
+    "credit_estimates": _credit_estimates,
     "metrics": _metrics,
     "episodes": _episodes,
     "episode_turns": lambda: example_turns().cast(DATASETS["episode_turns"].schema),

@@ -8,5 +8,6 @@ checkpoint_export  a checkpoint as a folder
 diagnosis          a run's metrics examined again
 objectives         comparison of objectives on a stored update
 credit             the true credit of turns, and its verification
+credit_comparison  estimators beside the true credit of stored turns
 experiment         the settings of a new experiment as TOML
 """

@@ -49,6 +49,31 @@ class Lab:
     kept: dict[str, list[str]]
 
 
+@dataclass(frozen=True)
+class MeasurableUpdate:
+    """An update of a run, and the objectives that can be measured on it.
+
+    Attributes:
+        config: Settings of the iteration.
+        iteration: The iteration.
+        checkpoint: Key of the policy that was about to be updated.
+        first: Key of the run's first checkpoint.
+        data: Role -> key of the update's inputs.
+        models: Trained models of the checkpoint, and 'teacher' if one has scored the rollout.
+        objectives: Name of an objective -> all settings with its own.
+        left_out: Objective -> why it could not be measured.
+    """
+
+    config: StarPOConfig
+    iteration: int
+    checkpoint: str
+    first: str
+    data: dict[str, str]
+    models: frozenset[str]
+    objectives: dict[str, StarPOConfig]
+    left_out: dict[str, str]
+
+
 def compare_objectives(
     store: Store,
     run: str,
@@ -70,6 +95,27 @@ def compare_objectives(
         StoreError: If there is no such run.
         ConfigError: If a method or iteration does not exist, two methods share a name, or nothing can be measured.
     """
+    update = measurable_update(store, run, methods, iteration, overrides)
+    configs = {name: changed.update for name, changed in update.objectives.items()}
+    now, keys = update.config, (update.checkpoint, update.first)
+    work = objectives(now, configs, update.iteration, *keys, **update.data)
+    values = stored_metrics(store, work.carry_out(store)["metrics"])
+    kept = {name: differing for name, changed in update.objectives.items() if (differing := _differing(now, changed))}
+    return Lab(run, update.iteration, compared(values, list(configs)), update.left_out, kept)
+
+
+def measurable_update(
+    store: Store,
+    run: str,
+    methods: Sequence[str],
+    iteration: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> MeasurableUpdate:
+    """Return an update of a run, and the objectives that can be measured on it; arguments as `compare_objectives`.
+
+    Raises:
+        StoreError, ConfigError: As `compare_objectives`.
+    """
     record = store.runs.get(run)
     recorded = store.runs.iterations(record.name)
     config = recorded_config(run, record.config, "Measure it with the release that made it")
@@ -84,11 +130,7 @@ def compare_objectives(
     if not settings:
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ConfigError(f"no objective can be measured: {why}")
-    configs = {name: changed.update for name, changed in settings.items()}
-    work = objectives(now, configs, iteration, checkpoints[iteration], checkpoints[0], **data)
-    values = stored_metrics(store, work.carry_out(store)["metrics"])
-    kept = {name: differing for name, changed in settings.items() if (differing := _differing(now, changed))}
-    return Lab(run, iteration, compared(values, list(configs)), left_out, kept)
+    return MeasurableUpdate(now, iteration, checkpoints[iteration], checkpoints[0], data, models, settings, left_out)
 
 
 def _measurable(

@@ -10,6 +10,7 @@ engine       what an engine declares: torch_engine, vllm_engine, openai_engine, 
 reward       components of the reward; reward_components: settings of the built-in ones
 filter       which groups are trained on
 update       objective, optimiser, learner; objective_options: of single estimators and surrogates
+estimation   which settings of an update decide its advantages
 learner      what a learner declares: deepspeed_learner
 companion    what a companion model declares: a critic, a reference
 teacher      settings of a teacher of on-policy distillation; teachers: of each type of it

@@ -22,6 +22,7 @@ ledger         what an update did to each trajectory: `samples` and metrics
 trained_tokens  what it did to each token, if that is stored
 validity       distance of the policy from the behaviour policy: ratios, effective sample size, KL
 measuring      log-probs, gradients, their spread and other objectives' gradients, without a step
+turn_advantages  what several objectives would have said of each turn, likewise
 gradient_spread  the signal that gradients of groups share, and the noise
 supervised     the steps of imitation: the other loop
 """

@@ -23,7 +23,7 @@ from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.loss_inputs import LossInputs
 from starpo.ragen.learning.learners.models.trained_model import TorchModel
 from starpo.ragen.learning.learners.policy_loss import PolicyLoss, Term, loss_terms
-from starpo.ragen.learning.learners.preparation import prepare, score_companion, score_start
+from starpo.ragen.learning.learners.preparation import Prepared, prepare, score_companion, score_start
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.update_inputs import LoadedCompanion, UpdateInputs
 
@@ -70,7 +70,7 @@ def token_logprobs(learner: Learner, trajectories: list[Trajectory], context: Up
     Raises:
         LearnerError: If there is no response token, or one's log-probability is not finite.
     """
-    with _at_start(learner, trajectories, context) as inputs:
+    with at_start(learner, trajectories, context) as inputs:
         return inputs.score(inputs.policy, inputs.micro_batches()).logprobs_N
 
 
@@ -85,7 +85,7 @@ def initial_gradient(learner: Learner, trajectories: list[Trajectory], context: 
     Raises:
         LearnerError: If there is nothing to train on, or a loss or a log-probability is not finite.
     """
-    with _at_start(learner, trajectories, context) as inputs:
+    with at_start(learner, trajectories, context) as inputs:
         return _gradient(inputs, _loss_inputs(inputs))
 
 
@@ -109,7 +109,7 @@ def gradient_spreads(
     Raises:
         LearnerError: As for `initial_gradient`.
     """
-    with _at_start(learner, trajectories, context) as inputs:
+    with at_start(learner, trajectories, context) as inputs:
         given, members = _loss_inputs(inputs), _members(inputs)
 
         def gradients(bucket: Sequence[str], term: Term) -> Iterator[Tensor]:
@@ -137,16 +137,29 @@ def measured_objectives(
     Raises:
         LearnerError: As for `initial_gradient`.
     """
-    with _at_start(learner, trajectories, context) as inputs:
+    with at_start(learner, trajectories, context) as inputs:
         return _measured(inputs, configs)
 
 
-def _measured(inputs: UpdateInputs, configs: Sequence[UpdateConfig]) -> MeasuredObjectives:
-    batches, members, held = inputs.micro_batches(), _members(inputs), inputs.companions
+def prepared_objectives(
+    inputs: UpdateInputs, configs: Sequence[UpdateConfig]
+) -> Iterator[tuple[UpdateInputs, Prepared]]:
+    """Prepare an update by each of several objectives on the same trajectories; the scores are shared.
+
+    Args:
+        inputs: The update, by a learner with the companions that the objectives need (`able_to_measure`).
+        configs: The objectives, at least one.
+
+    Yields:
+        The update with an objective's settings, and what it knows before its first step.
+
+    Raises:
+        LearnerError: If an objective needs a companion that the learner does not have, or a number is not finite.
+    """
+    batches, held = inputs.micro_batches(), inputs.companions
     with_collision = any("probabilities" in config.needs for config in configs)
     start = score_start(_aside(inputs), batches, with_collision=with_collision)
     columns = {(name, loaded.companion.variant(inputs.config)): start.columns[name] for name, loaded in held.items()}
-    spreads, means = [], []
     for config in configs:
         one = replace(inputs, config=config)
         keys = {companion.name: (companion.name, companion.variant(config)) for companion in companions_of(config)}
@@ -158,10 +171,16 @@ def _measured(inputs: UpdateInputs, configs: Sequence[UpdateConfig]) -> Measured
                 )
             if key not in columns:
                 columns[key], _ = score_companion(_aside(one), name, start.old, batches)
-        given = prepare(one, replace(start, columns={name: columns[key] for name, key in keys.items()})).loss_inputs
+        yield one, prepare(one, replace(start, columns={name: columns[key] for name, key in keys.items()}))
+
+
+def _measured(inputs: UpdateInputs, configs: Sequence[UpdateConfig]) -> MeasuredObjectives:
+    members = _members(inputs)
+    spreads, means = [], []
+    for one, prepared in prepared_objectives(inputs, configs):
         sums = GradientSums()
         for group in members.values():
-            sums.add(len(members) * _gradient(one, given, group))
+            sums.add(len(members) * _gradient(one, prepared.loss_inputs, group))
         assert sums.total is not None
         spreads.append(sums.spread())
         means.append(sums.total / sums.num)
@@ -169,9 +188,10 @@ def _measured(inputs: UpdateInputs, configs: Sequence[UpdateConfig]) -> Measured
     return MeasuredObjectives(spreads, (mean @ mean.T).numpy())
 
 
-def _at_start(
+def at_start(
     learner: Learner, trajectories: list[Trajectory], context: UpdateContext
 ) -> AbstractContextManager[UpdateInputs]:
+    """Context manager: the inputs of an update, of a torch learner (`TorchLearner.at_start`)."""
     assert isinstance(learner, TorchLearner), "only the torch learner measures (`able_to_measure`)"
     return learner.at_start(trajectories, context)
 

@@ -6,5 +6,6 @@ reasoning  turns with a reasoning, and every reasoning under every prompt
 template   whether the reasoning depends on the prompt (RAGEN-2)
 gradients  which groups carry a signal, by their reward std (RAGEN-2)
 objectives gradient directions of other objectives on the same rollout
+credit_comparison  estimates of turns beside their true credit; credit_statistics: by which numbers
 glossary   meaning, unit and source of every metric
 """
