@@ -56,8 +56,9 @@ def credit_estimates(
     Raises:
         LearnerError: When carried out, if there is nothing to train on.
     """
+    estimators = dict(sorted(estimators.items()))  # a key does not know their order
     made = before_update(config, estimators, iteration, checkpoint, reference, data)
-    return Work(STAGE, ("credit_estimates",), partial(_estimate, dict(estimators)), **made)
+    return Work(STAGE, ("credit_estimates",), partial(_estimate, estimators), **made)
 
 
 def _estimate(
@@ -99,7 +100,9 @@ def estimates_table(
             by_name[name] = quantity, estimates.columns[column].tolist()
     paid = _paid(rewards)
     for name in dict.fromkeys(name for at in places for name in paid[at[0], at[2]]):
-        by_name[name] = "advantage", [paid[at[0], at[2]].get(name, 0.0) for at in places]
+        values = [paid[at[0], at[2]].get(name, 0.0) for at in places]
+        if name == REWARD or any(values):
+            by_name[name] = "advantage", values
     rows = [
         {
             "estimator": name, "trajectory_id": trajectory, "group_id": group, "turn": turn, "quantity": quantity,

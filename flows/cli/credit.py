@@ -1,19 +1,29 @@
 """`starpo credit`: the true credit of turns, by continuations that are played; or such a measurement verified."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from starpo.flows.api.credit import Budget, Choice, MeasuredCredit, measure_credit, verify_credit
+from starpo.flows.api.credit_comparison import ComparedCredit, compare_estimators
+from starpo.flows.api.objectives import ALL
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store, stoppable
+from starpo.flows.console.credit_table import agreement_rows, document, numbers, part_rows, remarks
 from starpo.flows.console.documents.measuring import CreditedTurn, Credits
-from starpo.flows.console.progress import SHARE, progress_bar
+from starpo.flows.console.pages import check_output, write_page
+from starpo.flows.console.progress import SHARE, progress_bar, status_line
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.verification import print_verification
 from starpo.ragen.core.counts import counted, duration
+from starpo.ragen.core.errors import ConfigError, one_line
+from starpo.ragen.core.tabular import as_csv
 from starpo.ragen.learning.true_credit.summary import Summary
+from starpo.ragen.store import Store
+from starpo.ragen.studies.figures.credit import draw_credit
 
+_NONE = "none"
 _LEGEND = (
     "advantage: reward + value before the next turn - value before this one, of the policy that played; +- a standard "
     "error",
@@ -34,6 +44,16 @@ def credit(
     ] = None,
     budget_tokens: Annotated[int | None, typer.Option(help="Tokens to sample in all, in place of it.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Minutes to play, in place of it.")] = None,
+    with_: Annotated[
+        str,
+        typer.Option(
+            "--with", help="Methods whose estimators are compared, or TOML files, comma-separated; 'none' for none."
+        ),
+    ] = ALL,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The comparison: a figure as .svg, .pdf or .png, its numbers as .csv."),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Turns to print, the most decisive ones.")] = 10,
     verify: Annotated[bool, typer.Option("--verify", help="Play a stored measurement again, and compare.")] = False,
     store: StoreOption = None,
@@ -42,9 +62,10 @@ def credit(
     """Measure which turns of a rollout made the difference: the value before and after each, by executed replay.
 
     The state before a turn is rebuilt by playing its trajectory again, and continuations of the policy that played it
-    are sampled from there; the next turn's state likewise. Results are stored. With --verify, exit codes are those of
-    `starpo verify`.
+    are sampled from there; the next turn's state likewise. What the estimators of methods say of the same turns stands
+    beside it. Results are stored. With --verify, exit codes are those of `starpo verify`.
     """
+    check_output(output, ".svg", ".pdf", ".png", ".csv")
     names = None if groups is None else tuple(name.strip() for name in groups.split(",") if name.strip())
     choice, budget = Choice(names, sample), Budget(continuations, budget_tokens, minutes)
     opened = open_store(store)
@@ -55,15 +76,48 @@ def credit(
         raise typer.Exit(verification.exit_code)
     with stoppable(True), progress_bar("playing continuations", SHARE) as show:
         measured = measure_credit(opened, run, iteration, choice, budget, on_progress=show)
+    compared, reason = _compared(opened, measured, with_, must_be=output is not None)
     if as_json:
         print_json(
             Credits(
                 run=measured.run, iteration=measured.iteration, artifact=measured.key, summary=measured.summary,
                 seconds=measured.seconds, note=measured.note, turns=_turns(measured),
+                comparison=compared and document(compared), not_compared=reason,
             )
         )  # fmt: skip
     else:
         _print(Console(), measured, top)
+        _print_comparison(Console(), compared, reason)
+    if output is None or compared is None:
+        return
+    form = output.suffix.lower().removeprefix(".")
+    title = f"Credit by estimator: {measured.run}, iteration {measured.iteration}"
+    drawn = as_csv(numbers(compared)) if form == "csv" else draw_credit(compared.comparison, title, form)
+    say(Console(stderr=True), f"written: {write_page(output, drawn)}")
+
+
+def _compared(store: Store, measured: MeasuredCredit, methods: str, *, must_be: bool) -> tuple[ComparedCredit | None, str]:
+    """Return estimators beside the true credit; None and the reason if they cannot or shall not be compared."""
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if names == [_NONE] and not must_be:
+        return None, "it was not asked for"
+    try:
+        with status_line(f"estimators on {measured.run}"):
+            return compare_estimators(store, measured.run, measured.iteration, measured.credits, names), ""
+    except ConfigError as error:
+        if must_be or names != [ALL]:
+            raise
+        return None, one_line(error)
+
+
+def _print_comparison(console: Console, compared: ComparedCredit | None, reason: str) -> None:
+    if compared is None:
+        say(console, f"estimators are not compared: {reason}")
+        return
+    print_table(console, agreement_rows(compared), title="estimators beside the true advantages")
+    print_table(console, part_rows(compared), title="where their credit goes, by kind of turn")
+    for sentence in remarks(compared):
+        say(console, sentence)
 
 
 def _turns(measured: MeasuredCredit) -> list[CreditedTurn]:

@@ -8,7 +8,8 @@ training     runs that begin, go on or end: `train`, `fork`, `follow`, `cancel`,
 settings     `presets`, `envs`, `new`, `schema`
 planning     what settings need: `validate`, `plan`
 analysis     stored data: `audit`, `lineage`, `sql --views`
-measuring    what was measured on them: `diagnose`, `compare`, `objectives`
+measuring    what was measured on them: `diagnose`, `compare`, `objectives`, `credit`
+credit       estimators beside the true credit of turns, in that of `credit`
 recomputing  `verify`, `replay`, `checkpoint`
 studies      plans and lists of `ablate` and `evaluate`; their results are models of `ragen.studies`
 stores       `store`, `import`, `export`, `record`, `skill`

@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from starpo.flows.console.documents.credit import ComparedEstimators
 from starpo.flows.console.documents.document import JsonDocument
 from starpo.flows.console.documents.runs import RunFacts
 from starpo.ragen.evidence.diagnostics.plane import Point
@@ -100,6 +101,10 @@ class Credits(JsonDocument):
     """What was not done, and why; empty if all was."""
     turns: list[CreditedTurn]
     """All credited turns, the largest advantages, of either sign, first."""
+    comparison: ComparedEstimators | None
+    """What estimators say of these turns; null if they are not compared."""
+    not_compared: str
+    """Why not; empty if they are."""
 
 
 class RunBeside(RunFacts):

@@ -99,7 +99,7 @@ class Agreement:
     Attributes:
         estimator: Name of the estimator.
         num_turns: Turns that it says something of.
-        num_trajectories: Trajectories of at least three of them in which the truth varies.
+        num_trajectories: Trajectories of at least three of them, the true advantage of one of which differs from 0.
         within: Spearman's rho within each of these, the mean over them.
         overall: Spearman's rho over all turns.
         num_significant: Turns whose interval of the truth excludes 0.
@@ -153,9 +153,11 @@ class CreditComparison:
         noise_share: Share of the truth's mean square that is noise of its Monte Carlo.
         attainable_within: `within` of a perfect estimator, given that noise.
         attainable_overall: Its `overall`.
-        kinds: Kind or position -> share of the sum of squared true advantages, noise included, on its turns.
+        square_shares: Kind or position -> share of the sum of squared true advantages, noise included, on its turns.
         agreements: Estimators by `overall`, the best first; then the random assignment and the half of the truth.
         calibration: Of the critic; None without one.
+        truth: The turns.
+        estimates: Estimator -> its estimates of them; NaN where it has none. float64 [n]
     """
 
     num_groups: int
@@ -165,9 +167,11 @@ class CreditComparison:
     noise_share: float
     attainable_within: Statistic | None
     attainable_overall: Statistic | None
-    kinds: dict[str, float]
+    square_shares: dict[str, float]
     agreements: list[Agreement]
     calibration: Calibration | None
+    truth: CreditedTurns = field(repr=False, compare=False)
+    estimates: dict[str, np.ndarray] = field(repr=False, compare=False)
 
 
 def compare_credit(credits: pa.Table, estimates: pa.Table, turns: pa.Table) -> CreditComparison:
@@ -183,17 +187,19 @@ def compare_credit(credits: pa.Table, estimates: pa.Table, turns: pa.Table) -> C
     """
     by_estimator = read_estimates(estimates)
     truth = credited_turns(credits, turns, {place for _, values in by_estimator.values() for place in values})
-    resamples, values = Resamples(truth.groups), {name: values for name, (_, values) in by_estimator.items()}
-    advantages = [name for name, (quantity, _) in by_estimator.items() if quantity == "advantage"]
-    columns = {name: _column(truth, values[name]) for name in advantages}
-    agreements = [
-        _agreement(name, x_n, truth, truth.advantage) for name, x_n in columns.items() if np.isfinite(x_n).any()
-    ]
+    columns = {
+        name: (quantity, np.array([values.get(place, np.nan) for place in truth.places]))
+        for name, (quantity, values) in by_estimator.items()
+    }
+    resamples = Resamples(truth.groups)
+    advantages = {
+        name: x_n for name, (quantity, x_n) in columns.items() if quantity == "advantage" and np.isfinite(x_n).any()
+    }
+    agreements = [_agreement(name, x_n, truth, truth.advantage) for name, x_n in advantages.items()]
     agreements.sort(key=lambda one: -one.overall.value if one.overall else 2)
     permuted_n = np.random.default_rng(SEED).permutation(truth.advantage)
-    half, other = truth.halves
-    of_half = _agreement(HALVES, half, truth, other, widening=float(np.sqrt(2)))
-    critics = [name for name, (quantity, _) in by_estimator.items() if quantity == "value"]
+    of_half = _agreement(HALVES, truth.halves[0], truth, truth.halves[1], widening=float(np.sqrt(2)))
+    critics = [x_n for quantity, x_n in columns.values() if quantity == "value" and np.isfinite(x_n).any()]
     parts = {
         part: float(shares_of_square(truth.advantage, is_in_n, resamples)[0]) for part, is_in_n in _parts(truth).items()
     }
@@ -205,9 +211,11 @@ def compare_credit(credits: pa.Table, estimates: pa.Table, turns: pa.Table) -> C
         noise_share=float(np.mean(truth.error**2) / max(np.mean(truth.advantage**2), 1e-12)),
         attainable_within=attainable(of_half.within),
         attainable_overall=attainable(of_half.overall),
-        kinds={part: value for part, value in parts.items() if np.isfinite(value)},
+        square_shares={part: value for part, value in parts.items() if np.isfinite(value)},
         agreements=[*agreements, _agreement(RANDOM, permuted_n, truth, truth.advantage), of_half],
-        calibration=_calibration(_column(truth, values[critics[0]]), truth) if critics else None,
+        calibration=_calibration(critics[0], truth) if critics else None,
+        truth=truth,
+        estimates=advantages,
     )
 
 
@@ -301,10 +309,6 @@ def _probabilities(turns: pa.Table) -> dict[tuple[str, int], float]:
     }
 
 
-def _column(truth: CreditedTurns, values: Mapping[tuple[str, int], float]) -> np.ndarray:
-    return np.array([values.get(place, np.nan) for place in truth.places])
-
-
 def _parts(truth: CreditedTurns) -> dict[str, np.ndarray]:
     named = [(truth.kind, KINDS), (truth.position, POSITIONS)]
     return {name: of_n == name for of_n, names in named for name in names if (of_n == name).any()}
@@ -318,7 +322,9 @@ def _agreement(
     x_n, t_n, error_n = x_n[is_there_n], t_n[is_there_n], widening * truth.error[is_there_n]
     trajectory_n = truth.trajectory[is_there_n]
     resamples = Resamples(_chosen(truth.groups, is_there_n))
-    within_n, signs_n = rank_correlations_within(x_n, t_n, trajectory_n), sign_agreements(x_n, t_n, error_n)
+    is_not_0_n = is_significant(truth.advantage, truth.error)[is_there_n]
+    within_n = rank_correlations_within(x_n, t_n, trajectory_n, is_not_0_n)
+    signs_n = sign_agreements(x_n, t_n, error_n)
     finds_n = largest_is_in(x_n, truth.kind[is_there_n] == "decisive", trajectory_n)
     parts = {}
     for part, is_in_n in _parts(truth).items():

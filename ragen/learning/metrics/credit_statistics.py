@@ -114,8 +114,17 @@ def rank_correlation(
     return np.concatenate(parts)
 
 
-def rank_correlations_within(x_n: np.ndarray, t_n: np.ndarray, trajectory_n: np.ndarray) -> np.ndarray:
-    """Spearman's rho of the turns of each trajectory with at least `MIN_TURNS` turns in which the truth varies.
+def rank_correlations_within(
+    x_n: np.ndarray, t_n: np.ndarray, trajectory_n: np.ndarray, is_not_0_n: np.ndarray
+) -> np.ndarray:
+    """Spearman's rho of the turns of each trajectory with at least `MIN_TURNS` turns, one of which has a truth that is
+    known not to be 0; in the others the order is one of noise.
+
+    Args:
+        x_n: Estimate.
+        t_n: Truth.
+        trajectory_n: Trajectory of each turn.
+        is_not_0_n: Turns whose truth is known not to be 0 (`is_significant`).
 
     Returns:
         [n] At the first turn of such a trajectory; NaN elsewhere, so that a mean is over trajectories.
@@ -123,7 +132,7 @@ def rank_correlations_within(x_n: np.ndarray, t_n: np.ndarray, trajectory_n: np.
     x_n, t_n = _rounded(x_n), _rounded(t_n)
     values_n = np.full(len(x_n), np.nan)
     for turns in _by_trajectory(trajectory_n):
-        if len(turns) >= MIN_TURNS and np.ptp(t_n[turns]) > 0:
+        if len(turns) >= MIN_TURNS and is_not_0_n[turns].any() and np.ptp(t_n[turns]) > 0:
             ones = np.ones((1, len(turns)))
             x_1n, t_1n = (_Ranked(of_n[turns]).ranks(ones) for of_n in (x_n, t_n))
             values_n[turns[0]] = _correlation(x_1n, t_1n, ones)[0]

@@ -54,12 +54,12 @@ def test_monotone_change_keeps_rank_correlation(numbers: list[int]) -> None:
 
 
 def test_within_needs_three_varying_turns() -> None:
-    """Two turns; three equal truths; 1, 2, 3 against 1, 3, 2 is 0.5; an estimate without order is 0."""
-    trajectory = np.repeat([0, 1, 2, 3], [2, 3, 3, 3])
-    t = np.array([1.0, 2, 4, 4, 4, 1, 3, 2, 1, 2, 3])
-    x = np.array([1.0, 2, 1, 2, 3, 1, 2, 3, 7, 7, 7])
-    within = rank_correlations_within(x, t, trajectory)
-    assert np.isfinite(within).tolist() == [False] * 5 + [True, False, False] * 2
+    """Two turns; three equal truths; 1, 2, 3 against 1, 3, 2 is 0.5; an estimate without order is 0; noise alone."""
+    trajectory = np.repeat([0, 1, 2, 3, 4], [2, 3, 3, 3, 3])
+    t = np.array([1.0, 2, 4, 4, 4, 1, 3, 2, 1, 2, 3, 1, 2, 3])
+    x = np.array([1.0, 2, 1, 2, 3, 1, 2, 3, 7, 7, 7, 1, 2, 3])
+    within = rank_correlations_within(x, t, trajectory, trajectory < 4)
+    assert np.isfinite(within).tolist() == [False] * 5 + [True, False, False] * 2 + [False] * 3
     assert within[[5, 8]] == pytest.approx([0.5, 0.0])
     assert Resamples(trajectory.tolist(), num=1).means(within)[0] == pytest.approx(0.25)
 
