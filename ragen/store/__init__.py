@@ -2,6 +2,7 @@
 
 store      `Store`: the facade. Start here
 attempts   names of stages and inputs that occur several times in an iteration
+measurements  what was measured of stored turns afterwards, found by inputs
 named_rollouts  rollouts named by run and iterations -> keys
 remote     access to the store's location: the only code that touches a file system or S3
 artifacts  immutable folders with a manifest, committed once, verified on reading

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store
+from starpo.ragen.store.measurements import measurements
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +42,8 @@ class NamedArtifact:
 
 
 def named_artifacts(store: Store, run: str) -> list[NamedArtifact]:
-    """Return all artifacts that a run references, by iteration and stage, without duplicates within an iteration.
+    """Return all artifacts that a run references, by iteration and stage, without duplicates within an iteration; also
+    what was measured of its turns afterwards.
 
     Raises:
         StoreError: If there is no such run; the message suggests similar names.
@@ -49,7 +51,10 @@ def named_artifacts(store: Store, run: str) -> list[NamedArtifact]:
     store.runs.get(run)
     artifacts: list[NamedArtifact] = []
     earlier: set[tuple[str, str]] = set()
-    for iteration, stages in store.runs.iterations(run).items():
+    recorded = store.runs.iterations(run)
+    measured = measurements(store, recorded)
+    for iteration, stages in recorded.items():
+        stages = {**stages, **measured.get(iteration, {})}
         named = {(kind, key): stage for stage, keys in reversed(stages.items()) for kind, key in keys.items()}
         artifacts += [
             NamedArtifact(run, iteration, stage, kind, key, (kind, key) in earlier)

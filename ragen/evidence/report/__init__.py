@@ -7,6 +7,7 @@ audited          `audited`: findings of the audits
 decisions        decisions of the filter on each group
 trajectory       a trajectory in the form of the page
 rollouts         those of a training rollout, by group
+credit           true and estimated credit of their turns
 evaluations      evaluated episodes
 groups           rows of stored datasets by group
 chat             what a program and the policy said to each other

@@ -19,6 +19,7 @@ from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import Cost, cost
 from starpo.ragen.evidence.reading import Missing, Place, Reader, places, side_by_side
+from starpo.ragen.evidence.report.credit import credit_places
 from starpo.ragen.evidence.report.decisions import Decision, read_decisions
 from starpo.ragen.evidence.report.embedding import Embedded, TrajectoryBatch, embed, sampled
 from starpo.ragen.evidence.report.evaluations import read_change, read_evaluation
@@ -185,7 +186,7 @@ def gather(
         for iteration in dict.fromkeys([*wanted, *others]):
             on_batch(f"rollout of iteration {iteration}")
             of_iteration = measured.places_of(iteration)
-            if batch := read_rollout(reader, of_iteration, source):
+            if batch := read_rollout(reader, [*of_iteration, *credit_places(reader, of_iteration)], source):
                 if iteration == collected[-1]:
                     failures[iteration] = failures_of(iteration, read_outcomes(reader, of_iteration))
                 yield batch

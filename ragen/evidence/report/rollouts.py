@@ -6,6 +6,7 @@ turns, turn_images, rewards, selection, samples, trained_tokens of one iteration
 from collections.abc import Iterator, Mapping, Sequence
 
 from starpo.ragen.evidence.reading import Place, Reader
+from starpo.ragen.evidence.report.credit import credit_of_turns, own_estimator
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch
 from starpo.ragen.evidence.report.groups import Groups, OneGroup, Row
 from starpo.ragen.evidence.report.images import shown_images
@@ -17,6 +18,7 @@ from starpo.ragen.evidence.report.trajectory import (
     outcome,
     outline,
 )
+from starpo.ragen.store.measurements import MEASURED
 
 _SAMPLE_COLUMNS = {
     "advantage": "advantage",
@@ -36,7 +38,7 @@ def read_rollout(
 
     Args:
         reader: Reader of the store; anything missing other than the turns leaves gaps, not an empty page.
-        places: Places of the iteration's artifacts.
+        places: Places of the iteration's artifacts, and of the measured credit of its turns (`credit_places`).
         source: Makes trajectories of their rows.
         only: The members of the other groups are without their turns, which are None. None: all have them.
 
@@ -48,6 +50,8 @@ def read_rollout(
         return None
     images = shown_images(reader, [place for place in places if place.kind == "turn_images"])
     rewards, samples, tokens = (Groups.read(reader, places, kind) for kind in ("rewards", "samples", "trained_tokens"))
+    credits, estimates = (Groups.read(reader, places, kind) for kind in MEASURED)
+    own = own_estimator(source.run, source.config, places[0].iteration) if credits else ""
     decided = _decided(reader, places)
     unread = "the filter's decisions cannot be read" if any(place.kind == "selection" for place in places) else ""
     undecided = {"kept": None, "score": None, "success": None, "reason": unread}
@@ -59,7 +63,9 @@ def read_rollout(
         sampled = {row["trajectory_id"]: row for row in samples.rows(group)} if samples else {}
         if group in whole:
             trained = tokens.by_turn(group) if tokens else {}
-            trajectories = [source.whole(rows, paid, images, trained) for rows in turns.trajectories(group)]
+            estimated = estimates.rows(group) if estimates else []
+            credit = credit_of_turns(credits.rows(group), estimated, own) if credits else {}
+            trajectories = [source.whole(rows, paid, images, trained, credit) for rows in turns.trajectories(group)]
         else:
             trajectories = [outline(rows, paid) for rows in outlines.trajectories(group)]
         return [one | {"sample": _sample(sampled.get(one["id"]))} for one in trajectories]

@@ -4,7 +4,7 @@ rows of turns or episode_turns, their rewards and images -> TrajectorySource.who
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -17,6 +17,7 @@ from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.report.boards import read_settings, replay_frames
 from starpo.ragen.evidence.report.chat import read_chat
+from starpo.ragen.evidence.report.credit import decided_at
 from starpo.ragen.evidence.report.embedding import shortened
 from starpo.ragen.evidence.report.failures import kinds_of
 from starpo.ragen.evidence.report.groups import Row
@@ -87,11 +88,15 @@ class TrajectorySource:
         settings: From `read_settings`, of the environment; None if it is unknown here, so that nothing is drawn.
         token_lengths: None if token boundaries cannot be determined, as no tokenizer of the policy can be read.
         transcriber: None if prompts cannot be decoded, likewise.
+        run: Name of the run.
+        config: Its settings as recorded.
     """
 
     settings: EnvironmentSettings | None
     token_lengths: TokenLengths | None
     transcriber: Transcriber | None
+    run: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, store: Store, record: RunRecord, iterations: Mapping[int, StageKeys]) -> "TrajectorySource":
@@ -99,9 +104,17 @@ class TrajectorySource:
         tokenizer = find_tokenizer(store, checkpoints_of(store, iterations))
         lengths = TokenLengths(tokenizer.backend_tokenizer) if tokenizer else None
         transcriber = Transcriber(tokenizer, record.config.get("agent", {})) if tokenizer else None
-        return cls(drawn_settings(record.config.get("environment", {})), lengths, transcriber)
+        settings = drawn_settings(record.config.get("environment", {}))
+        return cls(settings, lengths, transcriber, record.name, record.config)
 
-    def whole(self, rows: Sequence[Row], rewards: ByTurn, images: ByTurn, trained: ByTurn | None = None) -> Row:
+    def whole(
+        self,
+        rows: Sequence[Row],
+        rewards: ByTurn,
+        images: ByTurn,
+        trained: ByTurn | None = None,
+        credit: ByTurn | None = None,
+    ) -> Row:
         """Return a trajectory with its turns.
 
         Args:
@@ -109,8 +122,9 @@ class TrajectorySource:
             rewards: Rows of `rewards`.
             images: Rows of `turn_images`, several a turn (`shown_images`).
             trained: Rows of `trained_tokens`.
+            credit: True and estimated credit (`credit_of_turns`).
         """
-        trained = trained or {}
+        trained, credit = trained or {}, credit or {}
         rows = [
             {**_with_images(row, images.get(_turn_of(row), [])), "trained": trained.get(_turn_of(row))} for row in rows
         ]
@@ -121,10 +135,13 @@ class TrajectorySource:
                 **_turn(row, rewards.get(_turn_of(row)), frames[number] if frames else [], self.token_lengths),
                 "prompt": prompts[number],
                 "chat": chat[number],
+                "credit": credit.get(_turn_of(row)),
             }
             for number, row in enumerate(rows)
         ]
-        return outline(rows, rewards) | {"drawn": frames is not None, "turns": turns}
+        whole = outline(rows, rewards) | {"drawn": frames is not None, "turns": turns}
+        credited = {number: turn["credit"] for number, turn in enumerate(turns) if turn["credit"]}
+        return whole | {"decided": decided_at(credited, success=whole["success"])}
 
 
 def drawn_settings(environment: Mapping[str, Any]) -> EnvironmentSettings | None:
@@ -153,6 +170,7 @@ def outline(rows: Sequence[Row], rewards: ByTurn) -> Row:
         "greedy": ended["greedy"],
         "kinds": ended["kinds"],
         "drawn": True,
+        "decided": None,
         "turns": None,
     }
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from starpo.ragen.agents.evaluation.comparison import Counts
 from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.evidence.reading import Missing, Place, Reader, side_by_side
+from starpo.ragen.evidence.report.credit import credit_places
 from starpo.ragen.evidence.report.data import RunData, read_run
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, packed_whole
 from starpo.ragen.evidence.report.evaluations import cell_of, read_counts, read_evaluation
@@ -208,9 +209,11 @@ class StoreReader:
         if not places:
             what = f"evaluation {cell}" if cell else "rollout"
             raise StoreError(f"run {run} has no {what} at iteration {iteration}")
-        samples = [place.key for place in viewed.data.places_of(iteration) if place.kind in ("samples", "rewards")]
-        key = (run, iteration, cell, only, *(place.key for place in places), *samples)
-        packed: bytes = self._batches.get(key, lambda: self._packed(viewed, iteration, places, cell, only))
+        of_iteration = viewed.data.places_of(iteration)
+        samples = [place.key for place in of_iteration if place.kind in ("samples", "rewards")]
+        credit = credit_places(self._reader(), of_iteration) if cell is None else []
+        key = (run, iteration, cell, only, *(place.key for place in (*places, *credit)), *samples)
+        packed: bytes = self._batches.get(key, lambda: self._packed(viewed, iteration, places, cell, only, credit))
         return packed
 
     def _read(self, run: str, version: str) -> ViewedRun:
@@ -229,13 +232,19 @@ class StoreReader:
         return source
 
     def _packed(
-        self, viewed: ViewedRun, iteration: int, places: list[Place], cell: str | None, only: OneGroup
+        self,
+        viewed: ViewedRun,
+        iteration: int,
+        places: list[Place],
+        cell: str | None,
+        only: OneGroup,
+        credit: list[Place],
     ) -> bytes:
         reader, of_iteration = self._reader(), viewed.data.places_of(iteration)
         source = self._source(viewed.data.run, viewed.version)
         batch: TrajectoryBatch | None = None
         if cell is None:
-            batch = read_rollout(reader, of_iteration, source, only)
+            batch = read_rollout(reader, [*of_iteration, *credit], source, only)
         elif manifest := reader.manifest(places[0]):
             batch = read_evaluation(reader, places[0], manifest, of_iteration, source, only)
         if batch is None:

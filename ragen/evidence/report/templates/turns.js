@@ -2,7 +2,20 @@
 
 const TEXT_OF = { text: "Observation", both: "Observation, its text", image: "The environment's text, which the model did not see" };
 
-function turnCard(turns, index, trained, onFrame) {
+// What the turn was worth, by continuations, and what estimators say of it.
+function creditLine(credit, decision) {
+  if (!credit) return null;
+  const sure = Math.abs(credit.advantage) > 1.96 * credit.error;
+  const others = Object.entries(credit.estimates);
+  return html("div", { class: "credit" },
+    decision ? html("b", { class: "decision" }, `this turn ${decision} it`) : null,
+    html("span", {}, "true advantage ", html("b", { class: !sure ? "" : credit.advantage < 0 ? "down" : "up" }, signed(credit.advantage)), ` ± ${number(credit.error)}`),
+    html("span", { class: "muted" }, `value ${number(credit.value)} before${credit.critic === null ? "" : ` (critic ${number(credit.critic)})`}, ${number(credit.after)} after · ${plural(credit.continuations, "continuation")}`),
+    credit.own ? html("span", {}, "estimated ", html("b", {}, signed(credit.estimates[credit.own])), html("span", { class: "muted" }, ` by ${credit.own}`)) : null,
+    others.length ? html("details", {}, html("summary", {}, plural(others.length, "estimate")), html("dl", {}, others.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, signed(value)))))) : null);
+}
+
+function turnCard(turns, index, trained, onFrame, decision = null) {
   const turn = turns[index];
   const tokens = turn.ids.length ? tokenBlock(turn, trained) : null;
   const strip = turn.frames.map((frame, step) => html("figure", { class: "frame", onclick: () => onFrame(index, step) },
@@ -22,10 +35,11 @@ function turnCard(turns, index, trained, onFrame) {
     turn.think === null ? null : recordedBlock("Think", turn.think, cut.think),
     turn.answer === null ? recordedBlock("Raw response", turn.response, cut.response) : recordedBlock("Answer", turn.answer, cut.answer),
   ];
-  return html("article", { class: turn.chat ? "turn chat" : "turn", "data-turn": index },
+  return html("article", { class: `turn${turn.chat ? " chat" : ""}${decision ? ` ${decision}` : ""}`, "data-turn": index },
     html("header", {}, html("h3", {}, `Turn ${index}`), turn.status ? html("span", { class: `pill ${turn.status}` }, turn.status.replace("_", " ")) : null,
       turn.total === null ? null : html("span", { class: "reward" }, `reward ${signed(turn.total)}`),
-      html("span", { class: "muted" }, [...parts, ...notes].flatMap((note, n) => (n ? [" · ", note] : [note])))),
+      html("span", { class: "muted" }, [...parts, ...notes].flatMap((note, n) => (n ? [" · ", note] : [note]))),
+      creditLine(turn.credit, decision)),
     html("div", { class: "strip" }, strip),
     html("div", { class: "texts" }, turn.chat ? chatTexts(turns, index, tokens) : [
       promptBlock(turns, index),
@@ -48,6 +62,7 @@ function trajectoryFacts(trajectory, group, unless = []) {
     ["Format errors", trajectory.errors === null ? "not recorded" : String(trajectory.errors)],
     ...(group.kept === null ? [] : [["Advantage", sample ? html("span", { class: sample.advantage < 0 ? "down" : "up" }, signed(sample.advantage)) : "not trained on"]]),
     ...(sample ? [["Share of the loss", percent(sample.share)], ["Mean ratio", number(sample.ratio, 4)], ["Clipped", percent(sample.clip)], ["KL to behaviour, estimated (may be below 0)", number(sample.kl)], ["Entropy", number(sample.entropy)]] : []),
+    ...((trajectory.decided ?? null) === null ? [] : [[trajectory.success ? "Won at" : "Lost at", `turn ${trajectory.decided}: ${signed(trajectory.turns[trajectory.decided].credit.advantage)}`]]),
     ["Seed", trajectory.seed],
   ];
   return html("dl", { class: "inline-facts" }, facts.filter(([name]) => !unless.includes(name)).map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));

@@ -188,7 +188,7 @@ function viewer(container, data, batches) {
 
   // A trajectory's turns. They point into the film, which marks where it is.
   function turnCards(trajectory, { trained }, onFrame) {
-    const turns = trajectory.turns.map((_, n) => turnCard(trajectory.turns, n, trained, onFrame));
+    const turns = trajectory.turns.map((_, n) => turnCard(trajectory.turns, n, trained, onFrame, n === trajectory.decided ? (trajectory.success ? "won" : "lost") : null));
     const mark = (turn, action) => turns.forEach((card, n) => {
       card.classList.toggle("current", n === turn);
       card.querySelectorAll(".frame").forEach((frame, a) => frame.classList.toggle("current", n === turn && a === action));
