@@ -34,7 +34,8 @@ def measurements(
     """
     read, measured = manifest_of or store.manifest, dict[int, StageKeys]()
     for kind, stage in MEASURED.items():
-        manifests = [manifest for key in store.keys(kind) if (manifest := read(kind, key)) is not None]
+        keys = [key for key in store.keys(kind) if store.has(kind, key)]
+        manifests = [manifest for key in keys if (manifest := read(kind, key)) is not None]
         refined = {manifest.inputs.get(kind) for manifest in manifests}
         for iteration, stages in iterations.items():
             of_iteration = [one for one in manifests if one.key not in refined and _is_of(one, iteration, stages)]

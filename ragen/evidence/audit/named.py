@@ -5,12 +5,13 @@ runs/<run>/iterations -> NamedArtifact -> stored -> views
 
 import fnmatch
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.measurements import measurements
+from starpo.ragen.store.records.seals import StageKeys
 
 _log = logging.getLogger(__name__)
 
@@ -42,43 +43,34 @@ class NamedArtifact:
 
 
 def named_artifacts(store: Store, run: str) -> list[NamedArtifact]:
-    """Return all artifacts that a run references, by iteration and stage, without duplicates within an iteration; also
-    what was measured of its turns afterwards.
+    """Return all artifacts that a run references, by iteration and stage, without duplicates within an iteration.
 
     Raises:
         StoreError: If there is no such run; the message suggests similar names.
     """
     store.runs.get(run)
+    return _artifacts(run, store.runs.iterations(run))
+
+
+def measured_artifacts(store: Store, run: str) -> list[NamedArtifact]:
+    """Return what was measured of a run's turns, which no record names, by iteration (`measurements`).
+
+    Raises:
+        StoreError: If there is no such run, or a manifest cannot be read.
+    """
+    return _artifacts(run, measurements(store, store.runs.iterations(run)))
+
+
+def _artifacts(run: str, iterations: Mapping[int, StageKeys]) -> list[NamedArtifact]:
     artifacts: list[NamedArtifact] = []
     earlier: set[tuple[str, str]] = set()
-    recorded = store.runs.iterations(run)
-    measured = measurements(store, recorded)
-    for iteration, stages in recorded.items():
-        stages = {**stages, **measured.get(iteration, {})}
+    for iteration, stages in iterations.items():
         named = {(kind, key): stage for stage, keys in reversed(stages.items()) for kind, key in keys.items()}
         artifacts += [
             NamedArtifact(run, iteration, stage, kind, key, (kind, key) in earlier)
             for (kind, key), stage in reversed(named.items())
         ]
         earlier |= set(named)
-    return artifacts
-
-
-def credits_of(store: Store, run: str) -> list[NamedArtifact]:
-    """Return the credits of a run's turns, which no record names, by iteration; those that were refined are left out.
-
-    Raises:
-        StoreError: If there is no such run, or a manifest cannot be read.
-    """
-    manifests = [store.manifest("credits", key) for key in store.keys("credits") if store.has("credits", key)]
-    refined = {manifest.inputs.get("credits") for manifest in manifests}
-    artifacts: list[NamedArtifact] = []
-    earlier: set[str] = set()
-    for iteration, stages in store.runs.iterations(run).items():
-        turns = stages.get("rollout", {}).get("turns")
-        keys = [m.key for m in manifests if m.key not in refined and m.inputs["turns"] == turns]
-        artifacts += [NamedArtifact(run, iteration, "credit", "credits", key, key in earlier) for key in keys]
-        earlier |= set(keys)
     return artifacts
 
 

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.evidence.audit.database import Database
-from starpo.ragen.evidence.audit.named import NamedArtifact, credits_of, named_artifacts
+from starpo.ragen.evidence.audit.named import NamedArtifact, measured_artifacts, named_artifacts
 from starpo.ragen.evidence.audit.panels import panels
 from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
@@ -36,6 +36,7 @@ from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import canonical_json
 from starpo.ragen.store.attempts import attempt_of
+from starpo.ragen.store.measurements import MEASURED
 from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.manifest import Manifest
 
@@ -153,9 +154,9 @@ class _StoredViews:
 
     def _parts(self, kind: str, *, should_verify: bool = False) -> list[tuple[NamedArtifact, list[Part]]]:
         named = [artifact for artifact in self._named if artifact.kind == kind]
-        if kind == "credits":
-            named = [artifact for run in self._runs for artifact in credits_of(self._store, run)]
-            named = [artifact for artifact in named if self._iteration in (None, artifact.iteration)]
+        if kind in MEASURED:
+            named = [artifact for run in self._runs for artifact in measured_artifacts(self._store, run)]
+            named = [one for one in named if one.kind == kind and self._iteration in (None, one.iteration)]
         is_hashed = should_verify or self._should_verify
         keys = list(dict.fromkeys(artifact.key for artifact in named))
         places = {artifact.key: artifact for artifact in reversed(named)}

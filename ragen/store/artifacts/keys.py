@@ -7,7 +7,6 @@ process.
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -18,8 +17,6 @@ from starpo.schemas.manifest import Stage
 
 KEY_DIGITS = 32
 """Hexadecimal digits of a key: 128 bits."""
-KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
-"""A key."""
 _NAME_DIGITS = 8
 
 

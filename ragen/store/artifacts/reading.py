@@ -12,7 +12,6 @@ from pathlib import Path
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.store.artifacts.files import differences, entry_of, states_of
-from starpo.ragen.store.artifacts.keys import KEY
 from starpo.ragen.store.artifacts.looking import contradictions, digest_faults, faults
 from starpo.ragen.store.artifacts.manifests import ManifestFault, parse_manifest
 from starpo.ragen.store.names import checked_name
@@ -39,11 +38,6 @@ class StoredArtifacts:
     def has(self, kind: str, key: str) -> bool:
         """Whether the artifact exists. Damage is detected on reading, not here."""
         return MANIFEST_NAME in self._manifests(kind, key)
-
-    def keys(self, kind: str) -> list[str]:
-        """Return the keys of all artifacts of a kind that exist, sorted. Each is looked up: meant for kinds that are
-        few."""
-        return sorted(key for key in self._location.names(kind) if KEY.fullmatch(key) and self.has(kind, key))
 
     def was_made(self, kind: str, key: str) -> bool:
         """Whether the artifact exists or has been dropped. In both cases its work need not be done again."""

@@ -13,12 +13,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from starpo.ragen.core.errors import StoreError
-from starpo.ragen.store.artifacts.keys import KEY
+from starpo.ragen.store.artifacts.keys import KEY_DIGITS
 from starpo.ragen.store.names import is_kind
 from starpo.ragen.store.remote.committing import DROPPED_NAME
 from starpo.ragen.store.remote.location import Location, StoredFile
 from starpo.schemas.manifest import MANIFEST_NAME
 
+_KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
 _TEMPORARY = re.compile(r"[0-9a-f]{32}|incomplete-.+")
 _TEMPORARY_RECORD = re.compile(r"\..+\.json\.[0-9a-f]{32}")
 
@@ -82,7 +83,7 @@ def take_inventory(location: Location) -> Inventory:
     unfinished: dict[ArtifactId, StoredFolder] = {}
     for kind in filter(is_kind, location.names("")):
         for key, folder in _folders(location, kind).items():
-            if KEY.fullmatch(key):
+            if _KEY.fullmatch(key):
                 names = {file.path.removeprefix(f"{folder.path}/") for file in folder.files}
                 group = artifacts if MANIFEST_NAME in names else dropped if DROPPED_NAME in names else unfinished
                 group[ArtifactId(kind, key)] = folder

@@ -21,7 +21,7 @@ from starpo.ragen.store.keeping.inventory import ArtifactId, Inventory, take_inv
 from starpo.ragen.store.records.runs import Runs, StageKeys
 from starpo.ragen.store.records.studies import SWEEPS, named_cells, sweep_names
 from starpo.ragen.store.remote.location import NUM_REQUESTS, Location
-from starpo.schemas.datasets import CREDITS, DATASETS, TURNS
+from starpo.schemas.datasets import CREDIT_ESTIMATES, CREDITS, DATASETS, TURNS
 from starpo.schemas.manifest import Manifest
 
 CHECKPOINT = "checkpoint"
@@ -128,9 +128,11 @@ class Reachability:
         return reach
 
     def _add_measured(self, reach: Reach, keys: set[str]) -> None:
-        """Add what was measured on rollouts with these keys outside the records of runs: credits of turns."""
-        credits = [artifact for artifact in self.inventory.artifacts if artifact.kind == CREDITS.name]
-        for artifact, manifest in zip(credits, self._read(credits), strict=True):
+        """Add what was measured on rollouts with these keys outside the records of runs: credit of turns, estimated
+        and true."""
+        kinds = (CREDITS.name, CREDIT_ESTIMATES.name)
+        measured = [artifact for artifact in self.inventory.artifacts if artifact.kind in kinds]
+        for artifact, manifest in zip(measured, self._read(measured), strict=True):
             if not isinstance(manifest, str) and manifest.inputs.get(TURNS.name) in keys:
                 reach.artifacts[artifact] = manifest
 
