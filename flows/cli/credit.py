@@ -99,7 +99,9 @@ def credit(
 def _compared(store: Store, measured: MeasuredCredit, methods: str, *, must_be: bool) -> tuple[ComparedCredit | None, str]:
     """Return estimators beside the true credit; None and the reason if they cannot or shall not be compared."""
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    if names == [_NONE] and not must_be:
+    if names == [_NONE]:
+        if must_be:
+            raise ConfigError(f"--output writes the comparison, which --with {_NONE} leaves out: give one of the two")
         return None, "it was not asked for"
     try:
         with status_line(f"estimators on {measured.run}"):

@@ -94,6 +94,8 @@ def test_command_compares_and_writes(folder: Path, measured: Credit, tmp_path: P
     alone = check("credit", CliRunner().invoke(app, [*command, "--json", "--with", "none"]).stdout)
     assert alone["comparison"] is None
     assert alone["turns"] == facts["turns"]
+    refused = CliRunner().invoke(app, [*command, "--with", "none", "-o", str(picture)])
+    assert "--output writes the comparison" in str(refused.exception or refused.output)
 
 
 @pytest.mark.parametrize(
