@@ -47,15 +47,15 @@ def test_estimates_are_those_of_the_update(folder: Path, measured: Credit) -> No
     """The mean over a trajectory's tokens is the advantage that its update recorded."""
     store = Store(str(folder))
     compared = compare_estimators(store, "critic", 1, measured.credits, ["grpo", "gspo"])
-    own = estimator_name(preset("smoke", SETTINGS).update)
-    assert compared.methods[own] == ["run"]
+    used = estimator_name(preset("smoke", SETTINGS).update)
+    assert compared.methods[used] == ["run"]
     assert compared.methods["grpo advantage_scale=group"] == ["grpo", "gspo"]
     stages = store.runs.iterations("critic")[1]
     turns = store.read_table("turns", stages["rollout"]["turns"]).to_pylist()
     sizes = {(row["trajectory_id"], row["turn"]): len(row["response_ids"]) for row in turns}
     sums, tokens = defaultdict[str, float](float), defaultdict[str, int](int)
     for row in store.read_table("credit_estimates", compared.key).to_pylist():
-        if row["estimator"] == own:
+        if row["estimator"] == used:
             size = sizes[row["trajectory_id"], row["turn"]]
             sums[row["trajectory_id"]] += size * row["estimate"]
             tokens[row["trajectory_id"]] += size

@@ -49,18 +49,18 @@ def own_estimator(run: str, config: Mapping[str, Any], iteration: int) -> str:
         return ""
 
 
-def credit_of_turns(credits: Sequence[Row], estimates: Sequence[Row], own: str) -> dict[tuple[str, int], Row]:
+def credit_of_turns(credits: Sequence[Row], estimates: Sequence[Row], estimator: str) -> dict[tuple[str, int], Row]:
     """Return the credit of turns in the format of the page, by trajectory and turn.
 
     Args:
         credits: Rows of `credits`; of several of a turn, the one with the most continuations is shown.
         estimates: Rows of `credit_estimates`.
-        own: Name of the run's own estimator, whose estimate stands first.
+        estimator: Name of the run's own estimator, whose estimate stands first.
     """
     estimated: dict[tuple[str, int], dict[str, float]] = {}
     values = {(row["trajectory_id"], row["turn"]): row["estimate"] for row in estimates if row["quantity"] == "value"}
     estimates = [row for row in estimates if row["quantity"] == "advantage"]
-    for row in sorted(estimates, key=lambda row: row["estimator"] != own):
+    for row in sorted(estimates, key=lambda row: row["estimator"] != estimator):
         estimated.setdefault((row["trajectory_id"], row["turn"]), {})[row["estimator"]] = row["estimate"]
     by_turn: dict[tuple[str, int], Row] = {}
     for row in sorted(credits, key=lambda row: row["num_continuations"]):
@@ -72,7 +72,7 @@ def credit_of_turns(credits: Sequence[Row], estimates: Sequence[Row], own: str) 
             "after": row["value_after"],
             "critic": values.get(place),
             "continuations": row["num_continuations"],
-            "own": own if own in estimated.get(place, {}) else None,
+            "own": estimator if estimator in estimated.get(place, {}) else None,
             "estimates": estimated.get(place, {}),
         }
     return by_turn

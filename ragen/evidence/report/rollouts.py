@@ -51,7 +51,7 @@ def read_rollout(
     images = shown_images(reader, [place for place in places if place.kind == "turn_images"])
     rewards, samples, tokens = (Groups.read(reader, places, kind) for kind in ("rewards", "samples", "trained_tokens"))
     credits, estimates = (Groups.read(reader, places, kind) for kind in MEASURED)
-    own = own_estimator(source.run, source.config, places[0].iteration) if credits else ""
+    estimator = own_estimator(source.run, source.config, places[0].iteration) if credits else ""
     decided = _decided(reader, places)
     unread = "the filter's decisions cannot be read" if any(place.kind == "selection" for place in places) else ""
     undecided = {"kept": None, "score": None, "success": None, "reason": unread}
@@ -64,7 +64,7 @@ def read_rollout(
         if group in whole:
             trained = tokens.by_turn(group) if tokens else {}
             estimated = estimates.rows(group) if estimates else []
-            credit = credit_of_turns(credits.rows(group), estimated, own) if credits else {}
+            credit = credit_of_turns(credits.rows(group), estimated, estimator) if credits else {}
             trajectories = [source.whole(rows, paid, images, trained, credit) for rows in turns.trajectories(group)]
         else:
             trajectories = [outline(rows, paid) for rows in outlines.trajectories(group)]

@@ -51,5 +51,5 @@ def test_decided_where_interval_excludes_zero(advantages, success, turn) -> None
     assert decided_at(by_turn, success=success) == turn
 
 
-def test_settings_of_other_release_have_no_estimator() -> None:
+def test_settings_of_other_release_name_nothing() -> None:
     assert own_estimator("mine", {"nonsense": 1}, 0) == ""

@@ -12,7 +12,7 @@ OTHER = "<b>other</b> gamma=0.5"
 CONTINUATIONS = 4
 
 
-def store_credit(store: Store, iteration: int, own: str) -> str:
+def store_credit(store: Store, iteration: int, used: str) -> str:
     """Store credits of an iteration's rollout, and estimates by two estimators and a critic; return the credits' key.
 
     The value before turn k is 10 - k^2, and nothing is paid, so that the last turn loses most.
@@ -28,7 +28,7 @@ def store_credit(store: Store, iteration: int, own: str) -> str:
         counts = {"num_continuations": CONTINUATIONS, "returns": [value] * CONTINUATIONS, "num_tokens": 7}
         gained = {"advantage": after - value, "advantage_se": 0.25, "solver_before": None, "solver_after": None}
         credits.append({**place, "state": f"{number:016x}", **known, **counts, **gained})
-        for name, quantity in ((OTHER, "advantage"), (own, "advantage"), ("critic", "value")):
+        for name, quantity in ((OTHER, "advantage"), (used, "advantage"), ("critic", "value")):
             estimates.append({**place, "estimator": name, "quantity": quantity, "estimate": row["turn"] + 0.5})
     key = store.runs.iterations("hostile")[iteration]["rollout"]["turns"]
     made = ""

@@ -20,7 +20,7 @@ def failed(store: Store) -> str:
 
 
 @pytest.fixture
-def own(store: Store) -> str:
+def used(store: Store) -> str:
     return own_estimator("hostile", store.runs.get("hostile").config, 1)
 
 
@@ -30,16 +30,16 @@ def opened(browser: Browser, served: str, trajectory: str) -> None:
     browser.wait_for("document.querySelectorAll('.turn').length")
 
 
-def test_turns_show_true_and_estimated_credit(browser: Browser, served: str, store: Store, failed, own) -> None:
-    store_credit(store, 1, own)
+def test_turns_show_true_and_estimated_credit(browser: Browser, served: str, store: Store, failed, used) -> None:
+    store_credit(store, 1, used)
     opened(browser, served, failed)
     turns = [row for row in rows(store, 1, "rollout", "turns") if row["trajectory_id"] == failed]
     lines = browser.texts(".turn .credit")
     assert len(lines) == len(turns) > 1
     assert "true advantage −1 ± 0.25" in lines[0]
     assert f"value 10 before (critic 0.5), 9 after · {CONTINUATIONS} continuations" in lines[0]
-    assert f"estimated +0.5 by {own}" in lines[0]
-    assert browser.texts(".turn[data-turn='0'] .credit dt") == [own, OTHER]
+    assert f"estimated +0.5 by {used}" in lines[0]
+    assert browser.texts(".turn[data-turn='0'] .credit dt") == [used, OTHER]
     assert len(turns) == 3  # worth 10, 9 and 6 before, and nothing at the end
     assert browser.texts(".decision") == ["this turn lost it"]
     assert browser.count(".turn.lost[data-turn='2']") == 1
@@ -54,9 +54,9 @@ def test_page_without_credit_says_nothing(browser: Browser, served: str, failed)
     browser.driver.get("about:blank")
 
 
-def test_credit_measured_later_appears(browser: Browser, served: str, store: Store, failed, own) -> None:
+def test_credit_measured_later_appears(browser: Browser, served: str, store: Store, failed, used) -> None:
     opened(browser, served, failed)
-    store_credit(store, 1, own)
+    store_credit(store, 1, used)
     opened(browser, served, failed)
     assert browser.count(".credit") > 1
     browser.driver.get("about:blank")
