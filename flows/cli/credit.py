@@ -96,7 +96,9 @@ def credit(
     say(Console(stderr=True), f"written: {write_page(output, drawn)}")
 
 
-def _compared(store: Store, measured: MeasuredCredit, methods: str, *, must_be: bool) -> tuple[ComparedCredit | None, str]:
+def _compared(
+    store: Store, measured: MeasuredCredit, methods: str, *, must_be: bool
+) -> tuple[ComparedCredit | None, str]:
     """Return estimators beside the true credit; None and the reason if they cannot or shall not be compared."""
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if names == [_NONE]:
