@@ -4,7 +4,6 @@ run, iteration, credits, methods -> stage `credit_estimates`, computed and store
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from starpo.flows.api.objectives import ALL, OWN, MeasurableUpdate, measurable_u
 from starpo.ragen.config.estimation import estimator_name
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.learning.metrics.credit_comparison import CreditComparison, compare_credit
+from starpo.ragen.learning.metrics.credit_comparison import ComparedCredit, compare_credit
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts
@@ -21,27 +20,6 @@ from starpo.tasks.credit_estimates import credit_estimates
 
 LAMBDAS = (0.0, 0.5, 0.9, 1.0)
 """Lambdas from turn to turn of the generalised advantages that are added where the checkpoint has a critic."""
-
-
-@dataclass(frozen=True)
-class ComparedCredit:
-    """Estimators beside the truth, at one iteration of a run.
-
-    Attributes:
-        run: The run's name.
-        iteration: The iteration.
-        comparison: How far each agrees with the truth.
-        methods: Estimator -> the methods that use it (`run`: the run's own); none for what is always compared.
-        left_out: Method -> why its estimator could not be computed.
-        key: Key of the stored estimates.
-    """
-
-    run: str
-    iteration: int
-    comparison: CreditComparison
-    methods: dict[str, list[str]]
-    left_out: dict[str, str]
-    key: str
 
 
 def compare_estimators(

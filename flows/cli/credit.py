@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from starpo.flows.api.credit import Budget, Choice, MeasuredCredit, measure_credit, verify_credit
-from starpo.flows.api.credit_comparison import ComparedCredit, compare_estimators
+from starpo.flows.api.credit_comparison import compare_estimators
 from starpo.flows.api.objectives import ALL
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store, stoppable
 from starpo.flows.console.credit_table import agreement_rows, document, numbers, part_rows, remarks
@@ -19,6 +19,7 @@ from starpo.flows.console.verification import print_verification
 from starpo.ragen.core.counts import counted, duration
 from starpo.ragen.core.errors import ConfigError, one_line
 from starpo.ragen.core.tabular import as_csv
+from starpo.ragen.learning.metrics.credit_comparison import ComparedCredit
 from starpo.ragen.learning.true_credit.summary import Summary
 from starpo.ragen.store import Store
 from starpo.ragen.studies.figures.credit import draw_credit

@@ -6,10 +6,17 @@ ComparedCredit -> agreement_rows, part_rows, remarks (terminal), numbers (CSV), 
 from collections.abc import Iterator
 from typing import Any
 
-from starpo.flows.api.credit_comparison import ComparedCredit
 from starpo.flows.console.documents.credit import ComparedEstimators
 from starpo.ragen.core.counts import counted
-from starpo.ragen.learning.metrics.credit_comparison import HALVES, KINDS, POSITIONS, RANDOM, Agreement, PartAgreement
+from starpo.ragen.learning.metrics.credit_comparison import (
+    HALVES,
+    KINDS,
+    POSITIONS,
+    RANDOM,
+    Agreement,
+    ComparedCredit,
+    PartAgreement,
+)
 from starpo.ragen.learning.metrics.credit_statistics import Statistic
 
 _STATISTICS = ("within", "overall", "right_signs", "finds_decisive", "error_share")

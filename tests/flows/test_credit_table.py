@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from starpo.flows.api.credit_comparison import ComparedCredit
 from starpo.flows.console.credit_table import agreement_rows, document, numbers, part_rows, remarks
-from starpo.ragen.learning.metrics.credit_comparison import HALVES, RANDOM, compare_credit
+from starpo.ragen.learning.metrics.credit_comparison import HALVES, RANDOM, ComparedCredit, compare_credit
 from tests.ragen.learning.metrics.credit_tables import CREDITS, PLAYED, TURNS, estimates
 
 METHODS = {"truth": ["run", "a", "b", "c", "d", "e"], "critic": []}

@@ -174,6 +174,27 @@ class CreditComparison:
     estimates: dict[str, np.ndarray] = field(repr=False, compare=False)
 
 
+@dataclass(frozen=True)
+class ComparedCredit:
+    """Estimators beside the truth, at one iteration of a run.
+
+    Attributes:
+        run: The run's name.
+        iteration: The iteration.
+        comparison: How far each agrees with the truth.
+        methods: Estimator -> the methods that use it (`run`: the run's own); none for what is always compared.
+        left_out: Method -> why its estimator could not be computed.
+        key: Key of the stored estimates.
+    """
+
+    run: str
+    iteration: int
+    comparison: CreditComparison
+    methods: dict[str, list[str]]
+    left_out: dict[str, str]
+    key: str
+
+
 def compare_credit(credits: pa.Table, estimates: pa.Table, turns: pa.Table) -> CreditComparison:
     """Compare estimates with the truth, at the turns that have both. Deterministic.
 
