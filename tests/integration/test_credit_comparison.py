@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from starpo.flows.api.credit import Budget, Credit, measure_credit
+from starpo.flows.api.credit import Budget, MeasuredCredit, measure_credit
 from starpo.flows.api.credit_comparison import compare_estimators
 from starpo.flows.cli import app
 from starpo.flows.presets import preset
@@ -39,11 +39,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) 
 
 
 @pytest.fixture(scope="module")
-def measured(folder: Path) -> Credit:
+def measured(folder: Path) -> MeasuredCredit:
     return measure_credit(Store(str(folder)), "critic", 1, budget=Budget(continuations=4))
 
 
-def test_estimates_are_those_of_the_update(folder: Path, measured: Credit) -> None:
+def test_estimates_are_those_of_the_update(folder: Path, measured: MeasuredCredit) -> None:
     """The mean over a trajectory's tokens is the advantage that its update recorded."""
     store = Store(str(folder))
     compared = compare_estimators(store, "critic", 1, measured.credits, ["grpo", "gspo"])
@@ -67,7 +67,7 @@ def test_estimates_are_those_of_the_update(folder: Path, measured: Credit) -> No
         assert sums[name] / tokens[name] == pytest.approx(row["advantage"], rel=1e-4, abs=1e-5)
 
 
-def test_estimates_are_computed_once(folder: Path, measured: Credit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimates_are_computed_once(folder: Path, measured: MeasuredCredit, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(str(folder))
     first = compare_estimators(store, "critic", 1, measured.credits)
     monkeypatch.setattr(TorchLearner, "at_start", lambda *_: pytest.fail("they were computed again"))
@@ -80,7 +80,7 @@ def test_estimates_are_computed_once(folder: Path, measured: Credit, monkeypatch
     assert set(first.left_out) == {"istar", "opsd", "remax", "sdpo"}
 
 
-def test_command_compares_and_writes(folder: Path, measured: Credit, tmp_path: Path) -> None:
+def test_command_compares_and_writes(folder: Path, measured: MeasuredCredit, tmp_path: Path) -> None:
     command = ["credit", "critic", "--iteration", "1", "--continuations", "4", "--store", str(folder)]
     table, picture = tmp_path / "credit.csv", tmp_path / "credit.svg"
     done = CliRunner().invoke(app, [*command, "--output", str(table)])
@@ -102,6 +102,6 @@ def test_command_compares_and_writes(folder: Path, measured: Credit, tmp_path: P
     ("methods", "message"),
     [(["grpoo"], "'grpoo' is neither a method nor a TOML file"), (["istar", "istar"], "two objectives are called")],
 )
-def test_unknown_method_is_refused(folder: Path, measured: Credit, methods, message) -> None:
+def test_unknown_method_is_refused(folder: Path, measured: MeasuredCredit, methods, message) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         compare_estimators(Store(str(folder)), "critic", 1, measured.credits, methods)
