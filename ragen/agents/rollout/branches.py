@@ -47,7 +47,8 @@ class Branches(Episode):
         Raises:
             EnvironmentFault: If the stored episode, played again, differs from what is stored.
         """
-        return list(_continuations(*super().begin(settings, contexts), self))
+        (live,) = super().begin(settings, contexts)
+        return list(_continuations(live, self))
 
 
 @dataclass(frozen=True)
