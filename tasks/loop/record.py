@@ -187,8 +187,8 @@ class RunRecorder(Runner):
         from starpo.ragen.learning.distillation.vocabulary import check_vocabulary
 
         folder = self._execution.placement.learner.policy_folder
-        policys, teachers = (load_tokenizer(folder(self._store, key)).get_vocab() for key in (first, teacher))
-        check_vocabulary(policys, teachers, name)
+        policy_ids, teacher_ids = (load_tokenizer(folder(self._store, key)).get_vocab() for key in (first, teacher))
+        check_vocabulary(policy_ids, teacher_ids, name)
 
     def tell(self, message: str) -> None:
         """Log a message at level info."""

@@ -13,10 +13,9 @@ from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
-from starpo.ragen.core.errors import ConfigError, LearnerError, PolicyError
+from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.distillation.contexts import TeacherContexts
 from starpo.ragen.learning.distillation.scoring import LoadedTeacher, metrics, table
-from starpo.ragen.learning.distillation.vocabulary import check_vocabulary
 from starpo.schemas.validate import validate
 from tests.ragen.learning.distillation.test_contexts import turns_of
 
@@ -130,15 +129,3 @@ def test_damaged_teacher_is_refused(folder: str, tmp_path: Path) -> None:
 def test_teacher_that_is_gone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="is not there; expected a folder"):
         LoadedTeacher(str(tmp_path / "gone"), "start", "float32")
-
-
-def test_another_vocabulary_is_refused(folder: str, tmp_path: Path) -> None:
-    check_vocabulary(folder, folder, "teacher")
-    tokenizer = make_tokenizer()
-    tokenizer.add_tokens(["another"])
-    save_policy(make_model(SMALL, tokenizer), tokenizer, tmp_path)
-    size = len(tokenizer)
-    with pytest.raises(
-        ConfigError, match=rf"{size:,} tokens, the policy {size - 1:,}, and token {size - 1}, 'another'"
-    ):
-        check_vocabulary(folder, tmp_path, "teacher.name_or_path = 'x'")
