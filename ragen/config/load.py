@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from starpo.ragen.config.explanation import explain, near
-from starpo.ragen.config.precision import without_dtypes
+from starpo.ragen.config.precision import fill_in, without_dtypes
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import Table, merged, nested
 from starpo.ragen.core.errors import ConfigError
@@ -169,7 +169,7 @@ def _validated(layers: Sequence[Layer], name: str) -> StarPOConfig:
         values = layered(values, layer.values)
     try:
         # Through JSON, whose strict mode accepts lists for tuples: TOML has no tuples either.
-        return StarPOConfig.model_validate_json(json.dumps(values, default=str))
+        return StarPOConfig.model_validate_json(json.dumps(fill_in(values), default=str))
     except ValidationError as error:
         sources = {path: layer.source for layer in layers for path in _leaves(layer.values)}
         raise ConfigError(f"{name}: {explain(error, StarPOConfig, sources)}") from error

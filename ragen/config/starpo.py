@@ -1,7 +1,7 @@
 """`StarPOConfig`: every setting that affects the result of a run."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
@@ -122,10 +122,15 @@ class StarPOConfig(Settings):
         parts = self.environment.tagged()
         return () if parts.get(self.environment.type) is self.environment else tuple(parts)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _precision_is_filled_in(cls, settings: Any) -> Any:
-        return fill_in(settings) if isinstance(settings, Mapping) else settings
+    @model_validator(mode="after")
+    def _precision_is_resolved(self) -> "StarPOConfig":
+        # Filled in by `load`, not by a validator before this one: after one, pydantic takes JSON's lists for no tuples.
+        if fill_in(vars(self)) != vars(self):
+            raise ValueError(
+                f"precision = '{self.precision}' has not been filled in, which happens where settings are read: make "
+                "them by ragen.config.load, or set each dtype"
+            )
+        return self
 
     @model_validator(mode="after")
     def _sections_agree(self) -> "StarPOConfig":

@@ -50,6 +50,7 @@ from starpo.schemas.datasets import DATASETS
 from starpo.schemas.models import across_model, has_nulls, row_model
 from starpo.schemas.models import obeys as obeys_model
 from starpo.schemas.validate import ContractViolation, validate
+from tests.examples import example
 from tests.schemas.mutations import mutations
 
 SOKOBAN = SokobanSettings(observation="compact", generator="distance", min_solution=1, max_solution=3)
@@ -101,7 +102,8 @@ class Iteration:
         samples, tokens = self.trained(turns, rewards, selection)
         siblings = self.searched()
         made = (self.levels(selection), self.taught(turns))
-        tables = (turns, siblings, rewards, selection, *made, samples, tokens, metrics, episodes)
+        measured = (example("credits"), example("credit_estimates"))  # equal to a stage's outputs: any will do
+        tables = (turns, siblings, rewards, selection, *made, samples, tokens, *measured, metrics, episodes)
         self.tables = dict(zip(MUTATED, tables, strict=True))
 
     def played(self, group_ids: list[str], size: int) -> pa.Table:

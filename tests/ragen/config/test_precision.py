@@ -82,13 +82,20 @@ def test_other_engines_have_their_own() -> None:
     assert (config.rollout.torch.dtype, config.rollout.vllm.dtype) == ("auto", "auto")  # type: ignore[attr-defined]
 
 
-def test_python_models_are_filled_in() -> None:
+@pytest.mark.parametrize("value", ["auto", "bfloat16"])
+def test_precision_left_unfilled_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    at(monkeypatch, FAST)
     given = preset("bandit", MODEL)
-    config = StarPOConfig(environment=given.environment, policy=given.policy, precision="bfloat16")
-    assert dtypes(config) == (*["bfloat16"] * 4, None)
-    update = given.update.model_copy(update={"dtype": "float32"})
-    config = StarPOConfig(environment=given.environment, policy=given.policy, update=update, precision="bfloat16")
-    assert dtypes(config)[1] == "float32"
+    with pytest.raises(ValueError, match=f"precision = '{value}' has not been filled in"):
+        StarPOConfig(environment=given.environment, policy=given.policy, precision=value)  # type: ignore[arg-type]
+    filled = preset("bandit", {**MODEL, "precision": value})
+    assert StarPOConfig.model_validate(vars(filled)) == filled
+
+
+def test_lists_stay_tuples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings are read as JSON, in which a list is a tuple, whatever fills them in first."""
+    at(monkeypatch, FAST)
+    assert preset("bandit", {"precision": "auto", "evaluation.env_seeds": [1, 2]}).evaluation.env_seeds == (1, 2)
 
 
 def test_unknown_precision_is_named() -> None:
