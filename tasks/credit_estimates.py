@@ -57,8 +57,8 @@ def credit_estimates(
         LearnerError: When carried out, if there is nothing to train on.
     """
     estimators = dict(sorted(estimators.items()))  # a key does not know their order
-    made = before_update(config, estimators, iteration, checkpoint, reference, data)
-    return Work(STAGE, ("credit_estimates",), partial(_estimate, estimators), **made)
+    parts = before_update(config, estimators, iteration, checkpoint, reference, data)
+    return Work(STAGE, ("credit_estimates",), partial(_estimate, estimators), **parts)
 
 
 def _estimate(

@@ -7,13 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.agents.evaluation.panel import excluded_states
-from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import needs
 from starpo.ragen.core.registry import SEARCHES, agent_code
-from starpo.ragen.envs.make import environment_code
+from starpo.ragen.envs.make import check_can_be_cloned, environment_code
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
@@ -60,7 +58,7 @@ def rollout(
         )
     search = config.rollout.search
     if search is not None and "clones" in needs(SEARCHES, search.type):
-        _check_can_be_cloned(config.environment)
+        check_can_be_cloned(config.environment, "rollout.search needs")
     settings = {
         "environment": config.environment.model_dump(mode="json"),
         "agent": config.agent.model_dump(mode="json"),
@@ -78,25 +76,6 @@ def rollout(
     outputs = (*siblings, *images, "turns")
     inputs = {"checkpoint": checkpoint} | ({"curriculum": curriculum} if curriculum else {})
     return Work(STAGE, outputs, do, settings, inputs, config.seed, code, part)
-
-
-def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
-    """Check that this environment, or each part of a mixture, can be cloned to try candidates on.
-
-    Raises:
-        ConfigError: If it cannot be cloned.
-    """
-    from starpo.ragen.envs import make
-
-    for part in environment.tagged().values():
-        world = make(part)
-        world.reset(seed=0)
-        try:
-            world.clone(0)
-        except FOREIGN as error:  # environments are third-party code
-            raise ConfigError(
-                f"rollout.search needs copies of the environment, which cannot be made: {error}"
-            ) from error
 
 
 def _play(

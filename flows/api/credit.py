@@ -5,7 +5,6 @@ run, iteration, choice, budget -> stage `credit`, first round and refinement -> 
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ import pyarrow as pa
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import attached, needs
 from starpo.ragen.core.registry import REWARDS
 from starpo.ragen.learning.true_credit.summary import Summary, summarise
@@ -24,12 +22,11 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts, recorded_data
 from starpo.ragen.store.keeping.recipe import find_recipe
 from starpo.ragen.store.records.runs import StageKeys
-from starpo.tasks.credit import NUM_FIRST, Choice, chosen_turns, credit, states_of
+from starpo.tasks.credit import NUM_FIRST, Choice, OnProgress, chosen_turns, credit, states_of
 
 if TYPE_CHECKING:
     from starpo.tasks.loop.verify import Verification
 
-OnProgress = Callable[[int, int], None]
 DEFAULT_CONTINUATIONS = 32
 ALL = "all"
 """In place of groups: all of them, kept by the filter or not."""
@@ -258,8 +255,7 @@ def _iteration(run: str, recorded: dict[int, StageKeys], wanted: int | None) -> 
 
 
 def _check_environment(config: StarPOConfig) -> None:
-    from starpo.ragen.envs import make
-    from starpo.ragen.envs.make import environment_type
+    from starpo.ragen.envs.make import check_can_be_cloned, environment_type
     from starpo.ragen.envs.sources import check_files
     from starpo.ragen.runs.verify.unreplayable import unreplayable
 
@@ -279,13 +275,7 @@ def _check_environment(config: StarPOConfig) -> None:
     check_files(environment)
     if fault := unreplayable(environment, None):
         raise ConfigError(f"{fault}, so a state between two turns cannot be rebuilt from its actions")
-    for part in environment.tagged().values():
-        world = make(part)
-        world.reset(seed=0)
-        try:
-            world.clone(0)
-        except FOREIGN as error:  # environments are third-party code
-            raise ConfigError(f"continuations need copies of the environment, which cannot be made: {error}") from error
+    check_can_be_cloned(environment, "continuations need")
 
 
 def _check_reward(config: StarPOConfig) -> None:

@@ -1,9 +1,11 @@
-"""Resolve environment names from the settings: `environment_type`, `settings_type`, `make`, `environment_code`."""
+"""Resolve environment names from the settings: `environment_type`, `settings_type`, `make`, `environment_code`; and
+`check_can_be_cloned`."""
 
 from functools import cache
 from typing import Any
 
-from starpo.ragen.core.errors import RegistryError
+from starpo.ragen.core.errors import ConfigError, RegistryError
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.limits import environment_call
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import ENVIRONMENTS
@@ -28,6 +30,25 @@ def make(settings: EnvironmentSettings, *, may_ask: bool = False) -> Environment
         environment = implementation(settings)
     environment.may_ask = may_ask
     return environment
+
+
+def check_can_be_cloned(settings: EnvironmentSettings, purpose: str) -> None:
+    """Check that an environment, or each part of a mixture, can be cloned.
+
+    Args:
+        settings: Its settings.
+        purpose: What needs the copies, for the message: "rollout.search needs", say.
+
+    Raises:
+        ConfigError: If it cannot be cloned.
+    """
+    for part in settings.tagged().values():
+        environment = make(part)
+        environment.reset(seed=0)
+        try:
+            environment.clone(0)
+        except FOREIGN as error:  # environments are third-party code
+            raise ConfigError(f"{purpose} copies of the environment, which cannot be made: {error}") from error
 
 
 def environment_type(name: str) -> type[Environment[Any]]:

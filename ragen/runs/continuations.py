@@ -27,9 +27,6 @@ from starpo.ragen.store import Store
 SHARD_CONTINUATIONS = 768
 """Continuations that are generated together; those of a trajectory stay together."""
 
-OnProgress = Callable[[int, int], None]
-"""Called with the number of shards that have ended in a round, and of those that it has."""
-
 
 class Continuations:
     """The continuations of states so far.
@@ -48,7 +45,7 @@ class Continuations:
         work: Work,
         store: Store,
         placement: ModelPlacement,
-        on_progress: OnProgress | None,
+        on_progress: Callable[[int, int], None] | None,
     ) -> None:
         """Play nothing yet.
 
@@ -59,7 +56,7 @@ class Continuations:
             work: The stage.
             store: Where it is carried out.
             placement: Its players.
-            on_progress: Receives progress.
+            on_progress: Called with the number of shards that have ended in a round, and of those that it has.
         """
         self.returns = [np.zeros(0)] * len(states.digests)
         self.num_successes, self.num_tokens = (np.zeros(len(states.digests), np.int64) for _ in range(2))

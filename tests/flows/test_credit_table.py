@@ -63,10 +63,10 @@ def test_remarks_name_noise_and_critic(compared) -> None:
 
 
 def test_document_is_finite_json(compared) -> None:
-    made = document(compared)
-    assert made.artifact == "key"
-    assert made.methods == METHODS
-    assert made.num_turns == compared.comparison.num_turns
-    assert made.estimators[0].estimator == "truth"
-    assert math.isfinite(made.noise_share)
-    assert type(made).model_validate_json(made.model_dump_json()) == made
+    printed = document(compared)
+    assert printed.artifact == "key"
+    assert printed.methods == METHODS
+    assert printed.num_turns == compared.comparison.num_turns
+    assert printed.estimators[0].estimator == "truth"
+    assert math.isfinite(printed.noise_share)
+    assert type(printed).model_validate_json(printed.model_dump_json()) == printed

@@ -31,7 +31,7 @@ def store_credit(store: Store, iteration: int, used: str) -> str:
         for name, quantity in ((OTHER, "advantage"), (used, "advantage"), ("critic", "value")):
             estimates.append({**place, "estimator": name, "quantity": quantity, "estimate": row["turn"] + 0.5})
     key = store.runs.iterations("hostile")[iteration]["rollout"]["turns"]
-    made = ""
+    keys = {}
     for kind, table in (("credits", credits), ("credit_estimates", estimates)):
         stage, settings = Stage(name=kind, version=1), {"iteration": iteration} if kind != "credits" else {}
         inputs = {"turns": key}
@@ -40,5 +40,5 @@ def store_credit(store: Store, iteration: int, used: str) -> str:
             provenance={}, headline=None,
         )  # fmt: skip
         store.put_table(kind, pa.Table.from_pylist(table, schema=DATASETS[kind].schema), facts)
-        made = facts.key if kind == "credits" else made
-    return made
+        keys[kind] = facts.key
+    return keys["credits"]
