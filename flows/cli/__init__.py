@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from starpo.flows.cli.commands import STYLE, Commands, unusable
+from starpo.ragen.core.allocator import bound_arenas
 from starpo.ragen.core.errors import NoVerdictError, StarPOError
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.visible import MAX_TEXT, shortened, visible
@@ -58,6 +59,7 @@ def main() -> None:
     The exit code is 2 where 1 would be the verdict of a check, as it is for options that typer refuses.
     Any other error is a bug and prints a traceback, whose text is sanitised like any untrusted text.
     """
+    bound_arenas()
     os.environ.setdefault("DO_NOT_TRACK", "1")  # otherwise Prefect sends usage data and prints a notice each time
     try:
         app()
