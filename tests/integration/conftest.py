@@ -159,7 +159,7 @@ def _build_wheel(folder: Path) -> None:
     source = folder / "source"  # a copy, so that the build leaves nothing in the checkout
     for name in ("starpo", "flows", "tasks", "ragen", "schemas"):
         shutil.copytree(_ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(_ROOT / name, source)
     subprocess.run([*_PIP, "wheel", "--no-deps", "-w", str(folder), str(source)], check=True)
 
