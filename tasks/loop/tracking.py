@@ -1,7 +1,10 @@
 """Logging to wandb, offline unless configured; it never blocks a run and never makes it fail."""
 
 import logging
+import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from starpo.ragen.config.runtime import Runtime
@@ -21,6 +24,8 @@ class Tracker:
         import wandb
 
         runtime = Runtime.current()
+        if runtime.wandb_mode != "disabled":
+            _keep_log_off_terminal(runtime.state_dir)
         try:
             self._run = wandb.init(
                 project=runtime.wandb_project,
@@ -57,3 +62,14 @@ class Tracker:
             self._run.log(values, step=step)
         except Exception as error:  # a missing point is no reason to stop training
             _log.warning("metrics of iteration %d could not be logged to wandb: %s", step, error)
+
+
+def _keep_log_off_terminal(folder: str) -> None:
+    """Have wandb's process log to a folder if it cannot to the user's cache: under a read-only home it would print."""
+    from wandb.env import CACHE_DIR, get_cache_dir
+
+    cache = Path(get_cache_dir())
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+    if not os.access(cache, os.W_OK):
+        os.environ[CACHE_DIR] = str(Path(folder).absolute())

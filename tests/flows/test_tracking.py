@@ -1,7 +1,9 @@
 """Logging to wandb is complete and in order, and never blocks a run or makes it fail."""
 
 import logging
+import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +86,17 @@ def test_process_tracked_run_is_unchanged(run, monkeypatch):
     monkeypatch.setattr("wandb.init", lambda **settings: (options.update(settings), run)[1])
     Tracker("a-run", {}).close()
     assert options["reinit"] == "create_new"
+
+
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_log_under_read_only_home(run, monkeypatch, tmp_path, is_writable):
+    """wandb's process prints its log where it cannot write to its cache."""
+    home = tmp_path / "home"
+    home.mkdir() if is_writable else home.touch()
+    monkeypatch.setenv("WANDB_CACHE_DIR", str(home / "cache"))
+    monkeypatch.setenv("STARPO_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("STARPO_WANDB_MODE", "offline")
+    run.may_log.set()
+    Tracker("a-run", {}).close()
+    cache = Path(os.environ["WANDB_CACHE_DIR"])
+    assert cache == (home / "cache" if is_writable else tmp_path / "state")
