@@ -39,7 +39,7 @@ def url(state_dir: str, store: str, run: str = "") -> str:
     """Return the address of a run's page, or of the list of runs; '' if the pages of this store are not served."""
     view, deadline = process(state_dir), time.monotonic() + _WAIT_S
     while view.running() is not None and time.monotonic() < deadline:
-        lines = _address(state_dir).read_text().splitlines() if _address(state_dir).exists() else []
+        lines = _address(state_dir).read_text(encoding="utf-8").splitlines() if _address(state_dir).exists() else []
         if len(lines) == 2:
             return lines[0] + (f"run/{quote(run, safe='')}" if run else "") if lines[1] == store else ""
         time.sleep(0.1)

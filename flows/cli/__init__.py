@@ -1,6 +1,9 @@
 """The `starpo` command: one file per command, listed in `commands`; shared output code is in `flows.console`."""
 
+import codecs
 import errno
+import io
+import json
 import os
 import sys
 import traceback
@@ -60,6 +63,7 @@ def main() -> None:
     Any other error is a bug and prints a traceback, whose text is sanitised like any untrusted text.
     """
     bound_arenas()
+    _escape_unencodable()
     os.environ.setdefault("DO_NOT_TRACK", "1")  # otherwise Prefect sends usage data and prints a notice each time
     try:
         app()
@@ -69,6 +73,18 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _fail(f"error: no space is left for {error.filename or 'standard output'}", _MAX_MESSAGE, 1)
         _fail(without_secrets(traceback.format_exc().rstrip()), MAX_TEXT, 1)
+
+
+def _escape_unencodable() -> None:
+    """Have standard output write characters that its encoding lacks as `\\uXXXX`, which JSON reads as the same."""
+
+    def escape(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+    codecs.register_error("starpo", escape)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="starpo")
 
 
 def _fail(message: str, limit: int, code: int) -> NoReturn:

@@ -58,7 +58,7 @@ def view(
     address = f"http://{f'[{host}]' if ':' in host else host}:{number}/"
     if address_file is not None:
         with whole_file(address_file) as unfinished:
-            unfinished.write_text(f"{address}\n{opened.address}\n")
+            unfinished.write_text(f"{address}\n{opened.address}\n", encoding="utf-8")
     address += _page(names, token)
     if as_json:
         print_json_line(ServedPage(store=opened.url, address=address))

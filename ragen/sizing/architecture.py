@@ -266,7 +266,7 @@ def _vision_of(folder: Path, kind: str, config: dict[str, Any]) -> Vision:
 
 def _of_config(file: Path) -> Architecture:
     try:
-        config = json.loads(file.read_text())
+        config = json.loads(file.read_text(encoding="utf-8"))
         kind, vision = config["model_type"], None
         if kind in _SEEING:
             vision = _vision_of(file.parent, kind, config)

@@ -1,5 +1,6 @@
 """Bad input at the command line: one clear message that says what to do, exit code 1, no traceback, nothing lost."""
 
+import json
 import os
 import re
 import subprocess
@@ -69,6 +70,18 @@ def test_an_intact_trajectory_is_shown(stored: Path) -> None:
     result = ragen("show", "mine", "--iteration", "0", "--trajectory", identifier, "--store", store, cwd=stored)
     assert result.returncode == 0, result.stderr
     assert "turn 0" in result.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_output_lacking_characters(stored: Path, encoding: str) -> None:
+    """A locale that is not UTF-8, or text that is not: escaped, so JSON still says the same."""
+    query = ["sql", "mine", "select chr(233) || chr(9731) || chr(128512) as text", "--store", str(stored.parent.parent)]
+    command = [*RAGEN, *query]
+    for options in ([], ["--json"]):
+        env = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run([*command, *options], cwd=stored, env=env, capture_output=True)
+        assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.decode(encoding)) == [{"text": "\u00e9\u2603\U0001f600"}]
 
 
 def test_misspelt_setting(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def read_shape(folder: str | Path) -> AdapterShape | None:
     if not path.is_file():
         return None
     try:
-        config: dict[str, Any] = json.loads(path.read_text())
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         shape = AdapterShape(
             int(config["r"]), float(config["lora_alpha"]), tuple(sorted(map(str, config["target_modules"])))
         )
@@ -167,6 +167,6 @@ def base_of(folder: str | Path) -> str | None:
     if not path.is_file():
         return None
     try:
-        return str(json.loads(path.read_text())["checkpoint"])
+        return str(json.loads(path.read_text(encoding="utf-8"))["checkpoint"])
     except (ValueError, KeyError, TypeError) as error:
         raise PolicyError(f"'{path}' does not name a checkpoint: {error}; fetch the checkpoint again") from error

@@ -176,7 +176,7 @@ def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokeniz
     embedded policy's folder prevents this; other folders do not.)
     """
     declared = path / "tokenizer_config.json"
-    name = json.loads(declared.read_text()).get("tokenizer_class") if declared.is_file() else None
+    name = json.loads(declared.read_text(encoding="utf-8")).get("tokenizer_class") if declared.is_file() else None
     return PreTrainedTokenizerFast if name in _GENERIC_TOKENIZERS else AutoTokenizer
 
 

@@ -28,12 +28,12 @@ def make_portable(folder: Path) -> None:
     transformers 5 writes the name of a class, and a form of the list of special tokens, that only it knows.
     """
     file = folder / "tokenizer_config.json"
-    config = json.loads(file.read_text())
+    config = json.loads(file.read_text(encoding="utf-8"))
     if config.get("tokenizer_class") == "TokenizersBackend":
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
     if isinstance(config.get("extra_special_tokens"), list):
         config["additional_special_tokens"] = config.pop("extra_special_tokens")
-    file.write_text(json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    file.write_text(json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @contextmanager

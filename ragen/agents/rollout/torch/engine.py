@@ -85,7 +85,7 @@ class TorchEngine:
                 )
             self._checkpoint_key = None  # if anything fails below, the weights may be partially updated
             check_folder(folder)
-            config_text = (Path(folder) / "config.json").read_text()
+            config_text = (Path(folder) / "config.json").read_text(encoding="utf-8")
             if self._decoder is None or config_text != self._config_text:
                 self._decoder = self._new_decoder(folder)
                 self._config_text = config_text
