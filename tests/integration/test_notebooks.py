@@ -68,7 +68,7 @@ def test_notebook_may_query(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(3600)  # ten minutes on idle cores
+@pytest.mark.timeout(3600)  # a cell has taken 20 minutes on busy cores
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs_from_nothing(path: Path, tmp_path: Path) -> None:
     """In an empty folder, hence with an empty store; a cell that fails ends it."""

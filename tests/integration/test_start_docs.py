@@ -52,7 +52,7 @@ def test_every_block_is_run(page: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)  # a quarter of it on idle cores; Prefect's processes take minutes to start on busy ones
+@pytest.mark.timeout(1800)  # Prefect's processes take minutes to start on busy cores
 @pytest.mark.parametrize("page", PAGES)
 def test_page_leads_to_its_end(page: str, shell: dict[str, str], tmp_path: Path) -> None:
     work, log = tmp_path / "work", tmp_path / "log"
