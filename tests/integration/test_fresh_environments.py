@@ -1,6 +1,7 @@
 """The wheel in fresh environments: each Python of this machine that it allows, and the extras that resolve together.
 
-Asks a package index, and downloads gigabytes of torch where pip has not got them yet.
+Asks a package index, and downloads gigabytes of torch where pip has not got them yet. With three versions of Python,
+13 minutes of processor time, extras not counted.
 """
 
 import json
