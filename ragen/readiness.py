@@ -90,6 +90,7 @@ def _obstacles(config: StarPOConfig, should_download: bool, store: Store | None)
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
     for place, settings in panels.items():
         problems += _environment_faults(place, settings, config)
+    problems += [] if problems else _credit_faults(config)
     if config.teacher is not None and config.iterations and not problems:
         from starpo.ragen.teacher_fit import teacher_faults
 
@@ -253,6 +254,19 @@ def _model_faults(config: StarPOConfig, should_download: bool) -> list[str]:
             derive_pieces(loaded[0], config.agent)
     except StarPOError as error:
         return [str(error)]
+    return []
+
+
+def _credit_faults(config: StarPOConfig) -> list[str]:
+    """Return why the credit of turns, on which the update trains in some phase, cannot be measured."""
+    from starpo.ragen.runs.creditable import check_creditable
+
+    for phase in config.phases if config.iterations else ():
+        try:
+            if "credits" in phase.update.needs:
+                check_creditable(phase)
+        except StarPOError as error:
+            return [f"update.advantage = '{phase.update.advantage}' trains on measured credit, and {error}"]
     return []
 
 

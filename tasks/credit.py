@@ -95,7 +95,8 @@ def credit(
     code |= {f"reward {name}": REWARDS[name] for name in config.reward.components}
     code |= {f"scene of {environment}": target for environment, target in SCENES.items()}
     do = partial(_measure, config, choice, on_progress)
-    return Work(STAGE, ("credits",), do, settings, inputs, config.seed, code)
+    seed = derive_seed(config.seed, "credit", data["turns"])  # no rollout has the luck of another's continuations
+    return Work(STAGE, ("credits",), do, settings, inputs, seed, code)
 
 
 def chosen_turns(store: Store, data: dict[str, str], choice: Choice, seed: int) -> "tuple[pa.Table, Any]":

@@ -1,4 +1,4 @@
-"""checkpoint, turns, rewards, selection -> checkpoint, samples, trained_tokens, metrics."""
+"""checkpoint, turns, rewards, selection, what was measured of them -> checkpoint, samples, trained_tokens, metrics."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -16,6 +16,8 @@ from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 
 STAGE = Stage(name="update", version=4)
+_MEASURED = {"teacher_logprobs": "teacher", "credits": "credits"}
+"""Kind of what may have been measured on the rollout -> the need of objectives that read it."""
 
 
 def update(
@@ -35,8 +37,8 @@ def update(
         iteration: Updates completed before it.
         checkpoint: Key of the checkpoint to train.
         reference: Key of the run's first checkpoint, the reference of a KL penalty.
-        data: Role -> key of the training data: turns, rewards and selection of all attempts, and what a teacher says of
-            them.
+        data: Role -> key of the training data: turns, rewards and selection of all attempts, what a teacher says of
+            them, and their credit.
         progress: Receives its progress.
         is_kept: Whether the new checkpoint is written. If not, it is recorded, never written, provided that it can be
             derived again, and that all who play its policy are on this machine.
@@ -53,8 +55,8 @@ def update(
         "temperature": config.rollout.temperature,
         "max_response_tokens": config.rollout.max_response_tokens,
     }
-    is_taught = "teacher" in objective.needs
-    used = {role: key for role, key in data.items() if is_taught or kind_of(role) != "teacher_logprobs"}
+    unused = {kind for kind, need in _MEASURED.items() if need not in objective.needs}
+    used = {role: key for role, key in data.items() if kind_of(role) not in unused}
     inputs = {"checkpoint": checkpoint, **used}
     if objective.needs_first_checkpoint:
         inputs["reference"] = reference

@@ -13,13 +13,12 @@ import pyarrow as pa
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.lookup import attached, needs
-from starpo.ragen.core.registry import REWARDS
 from starpo.ragen.learning.true_credit.summary import Summary, summarise
+from starpo.ragen.runs.creditable import check_creditable, sampled_by
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
-from starpo.ragen.store.attempts import read_attempts, recorded_data
+from starpo.ragen.store.attempts import played_data, read_attempts, recorded_data
 from starpo.ragen.store.keeping.recipe import find_recipe
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.tasks.credit import NUM_FIRST, Choice, OnProgress, chosen_turns, credit, states_of
@@ -225,17 +224,10 @@ def _plan(store: Store, run: str, iteration: int | None, choice: Choice, budget:
     recorded = store.runs.iterations(record.name)
     config = recorded_config(run, record.config, "Credit it with the release that made it")
     iteration = _iteration(run, recorded, iteration)
-    data = {role: key for role, key in recorded_data(recorded[iteration]).items() if not role.startswith("teacher")}
-    played = store.lasting_manifest("turns", data["turns"])
-    if "checkpoint" not in played.inputs:
-        raise ConfigError(
-            f"run '{run}' was imported, and no checkpoint here played it, so its turns cannot be continued: credit a "
-            "run that was trained here"
-        )
-    config = config.at(int(played.settings["iteration"])).model_copy(update={"reward": config.at(iteration).reward})
-    _check_environment(config)
-    _check_reward(config)
-    checkpoint = played.inputs["checkpoint"]
+    data = played_data(recorded_data(recorded[iteration]))
+    played, checkpoint = sampled_by(store, config, data["turns"])
+    config = played.model_copy(update={"reward": config.at(iteration).reward})
+    check_creditable(config)
     if not store.has("checkpoint", checkpoint):
         find_recipe(store, checkpoint)
     choice = _checked_choice(store, run, iteration, data, choice)
@@ -252,45 +244,6 @@ def _iteration(run: str, recorded: dict[int, StageKeys], wanted: int | None) -> 
             f"{measured[0]} to {measured[-1]}"
         )
     return measured[-1] if wanted is None else wanted
-
-
-def _check_environment(config: StarPOConfig) -> None:
-    from starpo.ragen.envs.make import check_can_be_cloned, environment_type
-    from starpo.ragen.envs.sources import check_files
-    from starpo.ragen.runs.verify.unreplayable import unreplayable
-
-    environment = config.environment
-    if environment_type(environment.type).plays:
-        raise ConfigError(
-            f"episodes of '{environment.type}' are played by a program, whose state between two turns cannot be "
-            "rebuilt and continued: credit a run whose turns are actions of an environment"
-        )
-    if config.rollout.search is not None:
-        raise ConfigError(
-            f"the responses were chosen by search ('{config.rollout.search.type}'), so a continuation of the policy "
-            "alone would not have their value: credit a run without rollout.search"
-        )
-    if config.agent.shows_images:
-        raise ConfigError("its prompts show images, which continuations of stored turns do not carry yet")
-    check_files(environment)
-    if fault := unreplayable(environment, None):
-        raise ConfigError(f"{fault}, so a state between two turns cannot be rebuilt from its actions")
-    check_can_be_cloned(environment, "continuations need")
-
-
-def _check_reward(config: StarPOConfig) -> None:
-    for name in config.reward.components:
-        if "store" in needs(REWARDS, name):
-            raise ConfigError(
-                f"reward component '{name}' asks a server, which would have to judge every continuation: credit a run "
-                "without it, or a replay with another reward (starpo replay)"
-            )
-        options = attached(REWARDS, name, "options")
-        if hasattr(options, "frequent_texts") and options.frequent_texts:
-            raise ConfigError(
-                f"reward component '{name}' compares the texts of a whole rollout, so a single continuation has no "
-                f"reward of its own: replay the run with reward.options.{name}.frequent_texts = 0"
-            )
 
 
 def _checked_choice(store: Store, run: str, iteration: int, data: dict[str, str], choice: Choice) -> Choice:

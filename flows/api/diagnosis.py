@@ -16,7 +16,7 @@ from starpo.ragen.learning.metrics.table import Series, metric_series
 from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
-from starpo.ragen.store.attempts import kind_of, recorded_data
+from starpo.ragen.store.attempts import played_data, recorded_data
 from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.keeping.recipe import failing_once
 from starpo.ragen.store.records.runs import StageKeys
@@ -117,8 +117,7 @@ def _missing(
             data = recorded_data(stages)
             if "diagnose" not in stages:
                 max_attempts = config.at(iteration).rollout.max_attempts
-                played = {role: key for role, key in data.items() if kind_of(role) != "teacher_logprobs"}
-                yield diagnose_stage.diagnose(iteration, max_attempts, config.tags, **played)
+                yield diagnose_stage.diagnose(iteration, max_attempts, config.tags, **played_data(data))
         if not every or iteration % every or iteration not in checkpoints:
             continue
         keys = checkpoints[iteration], checkpoints[0]

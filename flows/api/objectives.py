@@ -26,6 +26,8 @@ OWN = "run"
 """Name of the run's own objective, which is always included."""
 ALL = "all"
 """Selects every shipped method."""
+_MEASURED = {"teacher": "teacher_logprobs", "credits": "credits"}
+"""What objectives need that a stage before the update measures -> kind of its output."""
 _STORED = ("rollout", "reward", "filter")
 """Tables of settings whose outcome is stored: a method with other values is measured on the stored data anyway."""
 
@@ -59,7 +61,8 @@ class MeasurableUpdate:
         checkpoint: Key of the policy that was about to be updated.
         first: Key of the run's first checkpoint.
         data: Role -> key of the update's inputs.
-        models: Trained models of the checkpoint, and 'teacher' if one has scored the rollout.
+        models: Trained models of the checkpoint, 'teacher' if one has scored the rollout, and 'credits' if the run
+            trained on its credit.
         objectives: Name of an objective -> all settings with its own.
         left_out: Objective -> why it could not be measured.
     """
@@ -125,7 +128,7 @@ def measurable_update(
     before = [earlier for earlier in recorded if earlier < iteration and "update" in recorded[earlier]]
     models = frozenset(config.at(max(before)).update.optimisers) if before else frozenset()
     data = recorded_data(recorded[iteration])
-    models |= {"teacher"} if "teacher_logprobs" in data else set()
+    models |= {need for need, kind in _MEASURED.items() if kind in data}
     settings, left_out = _measurable(now, named, overrides or {}, models)
     if not settings:
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
@@ -188,6 +191,8 @@ def _check_measurable(config: UpdateConfig, models: frozenset[str], *, has_greed
     """Check that stored data, a teacher's among them, and the models of the checkpoint suffice for an objective."""
     if "teacher" in config.needs and "teacher" not in models:
         raise ConfigError("it needs a teacher, and none has scored this rollout: measure it on a run with one")
+    if "credits" in config.needs and "credits" not in models:
+        raise ConfigError("it trains on the true credit of turns, which this run did not measure before its update")
     for companion in config.companions:
         if companion.is_trained and companion.name not in models:
             raise ConfigError(

@@ -28,11 +28,12 @@ class ObjectiveConfig(Settings):
     deviation, 'opo' minus a length-weighted mean, 'remax' minus the return of the greedy rollout, 'reinforce' the
     return itself (ARPO), 'reward_to_go' the rewards from a token on (REINFORCE++), 'otb' reward-to-go minus a baseline
     per token position, 'gigpo' and 'hgpo' also compare turns in the same state, 'istar' also compares turns by the
-    rewards of a process reward model. Presets of complete methods: docs/objectives.md."""
+    rewards of a process reward model. 'monte_carlo': the true advantage of each turn, measured by continuations from
+    the states before and after it (VinePPO). Presets of complete methods: docs/objectives.md."""
     advantage_options: dict[str, JsonValue] = Field(default_factory=dict)
     """Options of the estimator. 'turn_gae': value_at. 'gigpo': step_weight, normaliser, over. 'hgpo': the same, plus
-    depth and alpha. 'istar': step_weight. 'gdpo': weights. The other built-in ones have none; a custom estimator
-    receives them as `inputs.options`."""
+    depth and alpha. 'istar': step_weight. 'gdpo': weights. 'monte_carlo': continuations. The other built-in ones have
+    none; a custom estimator receives them as `inputs.options`."""
     advantage_scale: Literal["none", "group", "batch"] = "none"
     """Divisor of the advantages. 'none': no scaling. 'group': the standard deviation of the group's returns (GRPO);
     needs an estimator that works on groups. 'batch': the standard deviation of the centred returns of all kept
@@ -184,6 +185,11 @@ class ObjectiveConfig(Settings):
             raise ValueError(
                 f"advantage = '{self.advantage}' reads the components of the reward, and kl_placement = 'reward' "
                 "subtracts the divergence from their sum: set kl_placement = 'loss'"
+            )
+        if "credits" in self.needs and self.kl_coefficient > 0 and self.kl_placement == "reward":
+            raise ValueError(
+                f"advantage = '{self.advantage}' measures what the rewards alone pay, and kl_placement = 'reward' "
+                "subtracts the divergence from them: set kl_placement = 'loss'"
             )
         if self.ratio_to == "behaviour" and self.importance_cap is not None:
             raise ValueError(

@@ -42,6 +42,13 @@ class IStarOptions(Settings):
     """Weight of the step advantage relative to the episode advantage."""
 
 
+class MonteCarloOptions(Settings):
+    """Options of 'monte_carlo'."""
+
+    continuations: int = Field(8, ge=2, le=1000)
+    """Number of continuations that are played from every state before a turn of the kept groups."""
+
+
 class GDPOOptions(Settings):
     """Options of 'gdpo'."""
 

@@ -168,6 +168,12 @@ class StarPOConfig(Settings):
                 f"update.distillation_coefficient = {self.update.distillation_coefficient:g} weighs what a teacher "
                 "says, and there is none: set teacher.type to 'model', 'run' or 'policy' (docs/distillation.md)"
             )
+        if "credits" in self.update.needs and self.diagnostics.gradients_every:
+            raise ValueError(
+                f"diagnostics.gradients_every = {self.diagnostics.gradients_every} measures the gradients of all "
+                f"groups, and update.advantage = '{self.update.advantage}' is measured in those that the filter keeps "
+                "alone: set it to 0"
+            )
         thresholds = (
             self.online_max_kl,
             self.online_min_effective_sample_size,

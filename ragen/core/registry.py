@@ -157,6 +157,12 @@ ADVANTAGES = _registry(
         "otb": Entry(f"{_OBJECTIVES}.advantages:optimal_token_baseline", "groups probabilities"),
         "gigpo": Entry(f"{_OBJECTIVES}.anchor_states:gigpo", "groups states", f"{_OPTIONS}:GiGPOOptions"),
         "hgpo": Entry(f"{_OBJECTIVES}.anchor_states:hgpo", "groups states", f"{_OPTIONS}:HGPOOptions"),
+        "monte_carlo": Entry(
+            f"{_OBJECTIVES}.monte_carlo:monte_carlo",
+            "credits unnormalised",
+            f"{_OPTIONS}:MonteCarloOptions",
+            f"{_OBJECTIVES}.monte_carlo:true_advantages",
+        ),
     },
     takes_targets=True,
     needed=COMPANIONS,

@@ -5,6 +5,7 @@ execution        carries out stages in this process, with retries after I/O fail
 placement        where a run plays and learns; kept loaded between stages, closed at its end
 players          its engines, worker processes and actors
 continuations    rounds of continuations from the states before stored turns
+creditable       whether the credit of turns can be measured so, and who played them
 kept_shards      finished shards of work in progress, which an interruption does not lose
 loaded_learner   its learner, at any checkpoint, kept or derived
 update           one update on stored datasets

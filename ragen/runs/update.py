@@ -124,6 +124,10 @@ def stored_trajectories(
         from starpo.ragen.learning.learners.data.taught import with_teacher
 
         trajectories = with_teacher(trajectories, read_attempts(store, "teacher_logprobs", inputs))
+    if "credits" in needs:
+        from starpo.ragen.learning.learners.data.credited import with_credits
+
+        trajectories = with_credits(trajectories, store.read_table("credits", inputs["credits"]))
     return with_components(trajectories, rewards) if "components" in needs else trajectories, kept_share
 
 

@@ -43,14 +43,19 @@ def of_kind(data: Mapping[str, str], kind: str) -> list[str]:
 
 
 def recorded_data(stages: StageKeys) -> dict[str, str]:
-    """Return role -> key of the iteration's turns, rewards, selections and a teacher's log-probs, as far as they are
-    recorded."""
-    made_by = MADE_BY | {"teacher": "teacher_logprobs"}
+    """Return role -> key of what an update of the iteration may read, as far as it is recorded: turns, rewards and
+    selections, a teacher's log-probs, and the credit that the run itself measured."""
+    made_by = MADE_BY | {"teacher": "teacher_logprobs", "credit": "credits"}
     return {
         numbered(made_by[kind_of(name)], attempt_of(name)): keys[made_by[kind_of(name)]]
         for name, keys in stages.items()
         if kind_of(name) in made_by
     }
+
+
+def played_data(data: Mapping[str, str]) -> dict[str, str]:
+    """Return the turns, rewards and selections alone."""
+    return {role: key for role, key in data.items() if kind_of(role) in MADE_BY.values()}
 
 
 def attempts(stages: StageKeys) -> list[StageKeys]:

@@ -3,6 +3,7 @@
 checkpoint -> rollout -> reward -> variance_filter -> diagnose -> update -> checkpoint
      |            |`-> probe, periodically     |      concurrently, with rollout.staleness = 1: the next rollout
      |            `-> teacher, if there is one |`-> rollout:1, ... with rollout.max_attempts, while too few are kept
+     |                                         |`-> credit, if the update trains on it
      |                                         `-> gradient_probe, periodically
      `-> evaluate, periodically
 
@@ -23,6 +24,7 @@ from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store.attempts import kind_of, numbered, of_kind
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
+from starpo.tasks.loop.crediting import credited
 from starpo.tasks.loop.rollback import describe_outcome
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.probe import probe
@@ -62,6 +64,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
     lag = 0  # number of updates by which the sampling policy is behind when its rollout is first used
     checkpoints = [first]
     played: dict[int, str] = {}
+    sampled_by = config, first  # settings and checkpoint of the newest rollout
     alarm = Alarm()
     use = RolloutUse(config)
     num_empty = 0
@@ -79,6 +82,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         play_attempt: PlayAttempt | None = None
         if use.should_collect(iteration):
             lag = 1 if ahead else 0
+            sampled_by = now, checkpoints[-1 - lag]
             if ahead:
                 levels = ahead["curriculum"]
             elif following := _curriculum(iteration, now, levels, data):
@@ -94,6 +98,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         data = reward_and_filter(runner, now, iteration, turns, play_attempt)
         turns = {role: key for role, key in data.items() if kind_of(role) == "turns"}
         data |= teaching.score(iteration, now, checkpoint, data) if teaching else {}
+        data |= credited(runner, iteration, now, *sampled_by, data)
         every = config.diagnostics.gradients_every
         if every and iteration % every == 0:
             from starpo.tasks.gradient_probe import gradient_probe

@@ -206,6 +206,10 @@ def _update_advantages(stage: StoredStage) -> Iterable[str]:
     trajectories = assemble(turns, rewards, selection)
     if "components" in config.needs:
         trajectories = with_components(trajectories, rewards)
+    if "credits" in config.needs:
+        from starpo.ragen.learning.learners.data.credited import with_credits
+
+        trajectories = with_credits(trajectories, stage.inputs.table("credits", stage.manifest("samples").inputs))
     return advantage_differences(trajectories, kept_share, config, stage.table("samples"))
 
 

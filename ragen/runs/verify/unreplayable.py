@@ -82,7 +82,7 @@ def played_by(visit: Visit, config: StarPOConfig) -> EnvironmentSettings | None:
     if visit.stage == "evaluate":
         return evaluated_cells(config).get(visit.cell)
     is_demonstrated = visit.stage == "warm_start" and visit.work is not None and "environment" in visit.work.settings
-    return config.environment if visit.stage == "rollout" or is_demonstrated else None
+    return config.environment if visit.stage in ("rollout", "credit") or is_demonstrated else None
 
 
 def _is_known_to_replay(name: str) -> bool:

@@ -22,7 +22,8 @@ from starpo.ragen.store.attempts import kind_of
 from starpo.schemas.manifest import Manifest
 
 _INPUTS = {"turns": "turns", "rewards": "rewards", "selection": "selection", "reference": "checkpoint"} | {
-    "teacher_logprobs": "teacher_logprobs"
+    "teacher_logprobs": "teacher_logprobs",
+    "credits": "credits",
 }
 """Role of an update's input, without its attempt number -> its kind; the previous checkpoint is omitted, as it is the
 chain itself."""

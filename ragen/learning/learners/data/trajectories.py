@@ -69,6 +69,7 @@ class Trajectory:
         images: Images of the segments, the same table for all trajectories of an update; None if they are of text
             alone.
         teacher_logprobs: Log-probs of the response tokens under a teacher, in their order; None without. float32
+        true_advantages: Advantage of each turn as continuations measured it; None if it was not measured. float64 [K]
     """
 
     trajectory_id: str
@@ -83,6 +84,7 @@ class Trajectory:
     greedy_return: float | None = None
     images: "ImageTable | None" = None
     teacher_logprobs: np.ndarray | None = None
+    true_advantages: np.ndarray | None = None
 
     @property
     def num_response_tokens(self) -> int:

@@ -34,6 +34,8 @@ _TURNS = {
     "reasoning": pa.string(),
     "turn_weights": pa.float64(),
 }
+_MEASURED = {"teacher_logprobs": pa.float32(), "true_advantages": pa.float64()}
+"""Lists that trajectories have where a stage before the update measured them."""
 _SCHEMA = pa.schema(
     {
         "trajectory_id": pa.string(),
@@ -68,11 +70,10 @@ def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
         *(tokens(name, dtype) for name, dtype in _TOKENS.items()),
     ]
     table = pa.Table.from_arrays(arrays, schema=_SCHEMA)
-    if trajectories and trajectories[0].teacher_logprobs is not None:
-        teacher_logprobs = pa.array(
-            [trajectory.teacher_logprobs for trajectory in trajectories], pa.list_(pa.float32())
-        )
-        table = table.append_column("teacher_logprobs", teacher_logprobs)
+    for name, dtype in _MEASURED.items():
+        if trajectories and getattr(trajectories[0], name) is not None:
+            values = pa.array([getattr(one, name) for one in trajectories], pa.list_(dtype))
+            table = table.append_column(name, values)
     paid = [trajectory.component_returns for trajectory in trajectories if isinstance(trajectory, PaidTrajectory)]
     if paid:
         pairs = pa.array([list(one.items()) for one in paid], pa.map_(pa.string(), pa.float64()))
@@ -99,11 +100,10 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
         )
         for index, row in enumerate(rows)
     ]
-    if "teacher_logprobs" in table.column_names:
-        teacher_logprobs = [row.values.to_numpy(zero_copy_only=False) for row in table["teacher_logprobs"]]
-        trajectories = [
-            replace(one, teacher_logprobs=row) for one, row in zip(trajectories, teacher_logprobs, strict=True)
-        ]
+    for name in _MEASURED:
+        if name in table.column_names:
+            values = [row.values.to_numpy(zero_copy_only=False) for row in table[name]]
+            trajectories = [replace(one, **{name: row}) for one, row in zip(trajectories, values, strict=True)]
     if "component_returns" not in table.column_names:
         return trajectories
     paid = zip(trajectories, table["component_returns"].to_pylist(), strict=True)
