@@ -35,6 +35,7 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.grammar import ToolCalls
 from starpo.ragen.envs.initial_states import fresh_env_seed, initial_state
+from starpo.ragen.runs.creditable import credit_fault
 from starpo.ragen.store import Store
 
 
@@ -63,7 +64,8 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False, store: Sto
     weight that no environment has, the policy's folder with its tokenizer and a template to which turns can be appended
     (a model on the hub is skipped unless it is to be downloaded), the demonstrator to imitate, the prompt, the reward
     components on trial turns, and enough initial states for every panel and for training beside them; then, if nothing
-    else is wrong, the vocabulary of a teacher, and room for prompts and responses in the context.
+    else is wrong, whether the credit that it trains on can be measured, the vocabulary of a teacher, and room for
+    prompts and responses in the context.
     """
     try:
         return _obstacles(config, should_download, store)
@@ -90,7 +92,8 @@ def _obstacles(config: StarPOConfig, should_download: bool, store: Store | None)
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
     for place, settings in panels.items():
         problems += _environment_faults(place, settings, config)
-    problems += [] if problems else _credit_faults(config)
+    if config.iterations and not problems and (fault := credit_fault(config)):
+        problems = [fault]
     if config.teacher is not None and config.iterations and not problems:
         from starpo.ragen.teacher_fit import teacher_faults
 
@@ -254,19 +257,6 @@ def _model_faults(config: StarPOConfig, should_download: bool) -> list[str]:
             derive_pieces(loaded[0], config.agent)
     except StarPOError as error:
         return [str(error)]
-    return []
-
-
-def _credit_faults(config: StarPOConfig) -> list[str]:
-    """Return why the credit of turns, on which the update trains in some phase, cannot be measured."""
-    from starpo.ragen.runs.creditable import check_creditable
-
-    for phase in config.phases if config.iterations else ():
-        try:
-            if "credits" in phase.update.needs:
-                check_creditable(phase)
-        except StarPOError as error:
-            return [f"update.advantage = '{phase.update.advantage}' trains on measured credit, and {error}"]
     return []
 
 

@@ -1,10 +1,10 @@
 """Whether the credit of turns can be measured: what cannot be played again, copied and rewarded alone is refused.
 
-settings -> check_creditable -> nothing, or a sentence      turns -> sampled_by -> who played them, and how
+settings -> check_creditable, credit_fault -> nothing, or a sentence    turns -> sampled_by -> who played them, and how
 """
 
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.errors import ConfigError, StarPOError, first_line
 from starpo.ragen.core.lookup import attached, needs
 from starpo.ragen.core.registry import REWARDS
 from starpo.ragen.envs.make import check_can_be_cloned, environment_type
@@ -26,6 +26,21 @@ def check_creditable(config: StarPOConfig) -> None:
     """
     _check_environment(config)
     _check_reward(config)
+
+
+def credit_fault(config: StarPOConfig) -> str:
+    """Explain why a run that trains on the credit of its turns, in some phase of its schedule, cannot measure it.
+
+    Returns:
+        A sentence; empty if it can, or does not.
+    """
+    for phase in config.phases:
+        try:
+            if "credits" in phase.update.needs:
+                check_creditable(phase)
+        except StarPOError as error:
+            return f"update.advantage = '{phase.update.advantage}' trains on measured credit, and {first_line(error)}"
+    return ""
 
 
 def sampled_by(store: Store, config: StarPOConfig, turns: str) -> tuple[StarPOConfig, str]:

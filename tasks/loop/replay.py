@@ -54,7 +54,7 @@ def _replay(runner: Runner, plan: ReplayPlan) -> str:
         now = config.at(iteration)
         data = reward_and_filter(runner, now, iteration, turns)
         data |= teaching.score(iteration, now, checkpoints[-1], data) if teaching else {}
-        if "credits" in now.update.needs:
+        if plan.should_update and "credits" in now.update.needs:
             sampler = sampled_by(Store(runner.store_url), plan.base_config, turns["turns"])
             data |= credited(runner, iteration, now, *sampler, data)
         update_keys: Keys | None = None

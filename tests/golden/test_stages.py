@@ -2,7 +2,8 @@
 
 If a stage's outputs change at the same version, its stored results are wrongly reused as results of the new code.
 
-    checkpoint/ -> rollout -> reward -> variance_filter -> diagnose, probe, update, update with a critic
+    checkpoint/ -> rollout -> reward -> variance_filter -> diagnose, probe, update, update with a critic,
+        credit, update on credit
     checkpoint/ -> rollout with search and greedy members, evaluate
 
 `pytest tests/golden --regenerate-golden` rewrites `stages.json`; review its diff. Integers, text and tokens must be
@@ -25,6 +26,7 @@ from starpo.ragen.store import Facts, Store
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import Stage
+from starpo.tasks.credit import Choice, credit
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
 from starpo.tasks.probe import probe
@@ -52,6 +54,10 @@ CONFIG = preset(
 )
 WITH_CRITIC = apply_overrides(
     CONFIG, {"update.advantage": "gae", "update.advantage_scale": "none", "update.should_whiten": True}
+)
+
+WITH_CREDIT = apply_overrides(
+    CONFIG, {"update.advantage": "monte_carlo", "update.advantage_options": {"continuations": 2}}
 )
 
 SEARCHING = apply_overrides(
@@ -87,6 +93,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     plain, with_critic = (replace(update(config, 0, first, first, data), seed=7) for config in (CONFIG, WITH_CRITIC))
     note(plain)
     note(with_critic, "update with a critic")
+    measured = note(replace(credit(WITH_CREDIT, first, data, Choice(), first=2), seed=7))
+    with_credit = replace(update(WITH_CREDIT, 0, first, first, {**data, **measured}), seed=7)
+    note(with_credit, "update on credit")
     settings = (CONFIG.environment, CONFIG.agent, CONFIG.rollout, CONFIG.evaluation)
     note(evaluate(0, "sokoban", *settings, first, lineage=store.url))
     return summaries

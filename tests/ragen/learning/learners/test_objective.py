@@ -109,17 +109,18 @@ def test_micro_batches_change_no_objective(policy_folder, make_trajectories, con
     torch.testing.assert_close(small, large, atol=1e-6, rtol=1e-3)
 
 
-def paid(trajectory: Trajectory) -> PaidTrajectory:
-    """The same trajectory, whose return is of two components."""
+def measured(trajectory: Trajectory) -> PaidTrajectory:
+    """The same trajectory, whose return is of two components, and whose turns have true advantages."""
     first, *rest = trajectory.turn_rewards.tolist()
-    return PaidTrajectory(**vars(trajectory), component_returns={"first": first, "rest": sum(rest)})
+    credited = dataclasses.replace(trajectory, true_advantages=trajectory.turn_rewards - 0.5)
+    return PaidTrajectory(**vars(credited), component_returns={"first": first, "rest": sum(rest)})
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 @pytest.mark.parametrize("advantage", sorted(set(ADVANTAGES) - {"remax"}))
 def test_every_estimator_trains(policy_folder, make_trajectories, context, advantage, context_mode):
-    trajectories = [paid(trajectory) for trajectory in make_trajectories(8, context=context_mode)]
+    trajectories = [measured(trajectory) for trajectory in make_trajectories(8, context=context_mode)]
     metrics = update(policy_folder, trajectories, context, advantage=advantage, shaping=["by_length"]).metrics
     assert metrics["update/gradient_norm"] > 0
     needs_critic = UpdateConfig(advantage=advantage).needs_critic
@@ -297,6 +298,8 @@ def test_learning_rate_scales_with_sample_size(policy_folder, make_trajectories,
         ({"advantage": "gigpo", "advantage_options": {"over": "rows"}}, "over"),
         ({"advantage": "grpo", "surrogate": "gmpo", "turn_order": "reverse"}, "surrogate = 'gmpo' may span several"),
         ({"advantage": "gdpo", "kl_coefficient": 0.1, "kl_placement": "reward"}, "set kl_placement = 'loss'"),
+        ({"advantage": "monte_carlo", "kl_coefficient": 0.1, "kl_placement": "reward"}, "set kl_placement = 'loss'"),
+        ({"advantage": "monte_carlo", "advantage_options": {"continuations": 1}}, "continuations"),
         ({"surrogate": "pop"}, "'pop' is not known here"),
         ({"shaping": ["by_lenght"]}, "'by_lenght' is not known here"),
     ],
@@ -337,6 +340,8 @@ def test_inconsistent_settings_are_rejected_with_reason(settings, reason):
             },
             "weights names 'enviroment', which is not one of reward.components",
         ),
+        ({"update": {"advantage": "monte_carlo"}, "reward": {"normalisation": "mean"}}, "set reward.normalisation"),
+        ({"update": {"advantage": "monte_carlo"}, "diagnostics": {"gradients_every": 2}}, "set it to 0"),
         ({"update": {"observation_coefficient": 0.1}, "agent": {"context": "window"}}, "set agent.context = 'full'"),
         ({"update": {"loss_on": "think"}, "agent": {"should_think": False}}, "the agent does not reason"),
     ],

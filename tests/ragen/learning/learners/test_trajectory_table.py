@@ -60,15 +60,19 @@ def test_components_survive_the_round_trip(make_trajectories):
     assert [t.component_returns for t in again] == [{"a": 1.5, "b": 0.0}, {"a": 1.5, "b": 1.0}]
 
 
-def test_teacher_logprobs_survive_round_trip(make_trajectories):
+def test_measured_lists_survive_round_trip(make_trajectories):
     taught = [
-        dataclasses.replace(one, teacher_logprobs=-np.arange(one.num_response_tokens, dtype=np.float32))
+        dataclasses.replace(
+            one,
+            teacher_logprobs=-np.arange(one.num_response_tokens, dtype=np.float32),
+            true_advantages=np.arange(len(one.turn_rewards)) / 3,
+        )
         for one in make_trajectories(3)
     ]
     paid = [PaidTrajectory(**vars(one), component_returns={"a": 1.0}) for one in taught]
     for again in (unpack_trajectories(pack_trajectories(taught)), unpack_trajectories(pack_trajectories(paid))):
-        rows = [one.teacher_logprobs.tolist() for one in again]
-        assert rows == [one.teacher_logprobs.tolist() for one in taught]
+        for name in ("teacher_logprobs", "true_advantages"):
+            assert [getattr(one, name).tolist() for one in again] == [getattr(one, name).tolist() for one in taught]
 
 
 def test_components_are_summed_over_turns(make_trajectories):

@@ -226,6 +226,9 @@ class Naive:
 
         return [[episodes[b][n] + step(b, self.turns[b][t]) for n, t in enumerate(self.tokens[b])] for b in self.rows]
 
+    def monte_carlo(self):
+        return self.on_turns(lambda b, k: float(self.i.marks_BK[b, k]))
+
 
 def mean(values: list[float]) -> float:
     return sum(values) / len(values)
