@@ -35,7 +35,6 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.grammar import ToolCalls
 from starpo.ragen.envs.initial_states import fresh_env_seed, initial_state
-from starpo.ragen.runs.creditable import credit_fault
 from starpo.ragen.store import Store
 
 
@@ -92,8 +91,10 @@ def _obstacles(config: StarPOConfig, should_download: bool, store: Store | None)
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
     for place, settings in panels.items():
         problems += _environment_faults(place, settings, config)
-    if config.iterations and not problems and (fault := credit_fault(config)):
-        problems = [fault]
+    if config.trains_on_credit and config.iterations and not problems:
+        from starpo.ragen.runs.creditable import credit_fault
+
+        problems += filter(None, [credit_fault(config)])
     if config.teacher is not None and config.iterations and not problems:
         from starpo.ragen.teacher_fit import teacher_faults
 

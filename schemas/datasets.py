@@ -5,7 +5,7 @@ its unit and the meaning of null (nullable columns are marked; all others are ne
 contain no nulls. All text is untrusted model or environment output.
 
     turns, siblings, images, turn_images -> rewards, teacher_logprobs -> selection -> samples, trained_tokens, metrics
-    episodes, metrics <- evaluation;    credits, credit_estimates <- starpo credit
+    episodes, metrics <- evaluation;    credits, credit_estimates <- starpo credit, and credits before an update
 """
 
 from dataclasses import dataclass

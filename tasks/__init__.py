@@ -13,7 +13,7 @@ gradient_probe   checkpoint, turns, rewards, selection -> metrics
 objectives       checkpoint, turns, rewards, selection -> metrics
 credit           checkpoint, turns, rewards, selection -> credits
 credit_estimates  checkpoint, turns, rewards, selection -> credit_estimates
-update           checkpoint, turns, rewards, selection, teacher_logprobs -> checkpoint, samples, metrics
+update           checkpoint, turns, rewards, selection, teacher_logprobs, credits -> checkpoint, samples, metrics
 evaluate         checkpoint -> episodes, metrics
 compare          two updates on one rollout -> metrics
 held_out         initial states that training never starts from

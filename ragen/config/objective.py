@@ -299,6 +299,12 @@ class ObjectiveConfig(Settings):
         return any(companion.is_first_checkpoint for companion in self.companions)
 
     @property
+    def num_continuations(self) -> int:
+        """Number of continuations of every state, where the objective needs `credits`: the estimator's option, or 8."""
+        number: Any = self.advantage_options.get("continuations", 8)
+        return int(number)
+
+    @property
     def needs_critic(self) -> bool:
         """Whether the estimator needs a value function."""
         return "critic" in self.needs

@@ -107,6 +107,11 @@ class StarPOConfig(Settings):
         return [self, *(self.at(change.iteration) for change in self.schedule)]
 
     @property
+    def trains_on_credit(self) -> bool:
+        """Whether updates train on the measured credit of turns in some phase."""
+        return any("credits" in phase.update.needs for phase in self.phases)
+
+    @property
     def num_rollouts(self) -> int:
         """Number of iterations that collect a rollout, if none is collected early; further attempts are not counted."""
         return -(-self.iterations // self.online_k)

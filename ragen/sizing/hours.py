@@ -32,14 +32,17 @@ def run_seconds(config: StarPOConfig, pace: Pace) -> dict[str, float]:
     Counted are all attempts that dynamic sampling may need, and all groups that the filter may keep.
 
     Returns:
-        'fine-tuning', 'rollouts', 'updates' and 'evaluations'.
+        'fine-tuning', 'rollouts', 'updates' and 'evaluations'; 'credit' too if updates train on it.
     """
-    return {
+    seconds = {
         "fine-tuning": num_examples(config) * pace.example_s,
         "rollouts": config.num_rollouts * num_played(config) * pace.episode_s,
         "updates": config.iterations * num_passes(config) * pace.pass_s,
         "evaluations": _num_evaluated(config) * pace.episode_s,
     }
+    if "credits" in config.update.needs:
+        seconds["credit"] = config.num_rollouts * _num_continued(config) * pace.episode_s
+    return seconds
 
 
 def num_episodes_of(config: StarPOConfig) -> float:
@@ -51,6 +54,15 @@ def _num_evaluated(config: StarPOConfig) -> int:
     evaluation = config.evaluation
     num_panels = 1 + math.ceil(config.iterations / evaluation.every) + 2 * len(evaluation.variants)
     return num_panels * evaluation.num_prompts * evaluation.samples_per_prompt
+
+
+def _num_continued(config: StarPOConfig) -> float:
+    """Return the work of an iteration's continuations, in episodes, at most: each turn has a state of its own.
+
+    Equal states share their continuations, so it is less by as much as trajectories meet.
+    """
+    tokens, turns = count_tokens(config), config.agent.max_turns
+    return tokens.num_trajectories * tokens.kept * config.update.num_continuations * (turns + 1) / 2
 
 
 def num_examples(config: StarPOConfig) -> int:

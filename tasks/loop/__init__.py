@@ -7,6 +7,7 @@ record       recording of a run: its record, its state; tracking: its metrics to
 iteration_summary  an iteration's metrics as a line
 memory_check whether a run fits into memory, before it starts
 teaching     which checkpoint teaches a run, and what it says of each rollout
+crediting    the credit of an iteration's turns, where the update trains on it
 rollback     how a collapsed run continues as a fork, with a remedy
 replay       the replay loop: reward, filter and update over stored rollouts
 plan         every stage of a run and which are stored, by a walk with keys alone

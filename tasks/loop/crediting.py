@@ -7,7 +7,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.learning.control.standstill import NUM_KEPT
 from starpo.ragen.runs.work import Keys
 from starpo.ragen.store.attempts import played_data
-from starpo.tasks.credit import NUM_FIRST, Choice, credit
+from starpo.tasks.credit import Choice, credit
 from starpo.tasks.loop.runner import Runner
 
 
@@ -25,12 +25,11 @@ def credited(
         data: Role -> key of turns, rewards and selection of all attempts; more may be in it.
 
     Returns:
-        `credits` and their key; empty if the update does not need them, or nothing was kept.
+        `credits` and their key; empty if nothing was kept.
     """
-    if "credits" not in config.update.needs or runner.metric(iteration, NUM_KEPT) == 0:
+    if runner.metric(iteration, NUM_KEPT) == 0:
         return {}
-    number: int = config.update.advantage_options.get("continuations", NUM_FIRST)  # type: ignore[assignment]
     settings = played.model_copy(update={"reward": config.reward})
     progress = runner.progress.counting("shard") if runner.progress else None
-    work = credit(settings, checkpoint, played_data(data), Choice(), first=number, on_progress=progress)
-    return runner.stage(iteration, work)
+    number, rollout = config.update.num_continuations, played_data(data)
+    return runner.stage(iteration, credit(settings, checkpoint, rollout, Choice(), first=number, on_progress=progress))

@@ -9,7 +9,6 @@ every update, and the comparison measures how far.
 
 from starpo.ragen.learning.control.standstill import NUM_KEPT
 from starpo.ragen.learning.learners.learner import UpdateContext
-from starpo.ragen.runs.creditable import sampled_by
 from starpo.ragen.runs.replay.plan import ReplayPlan
 from starpo.ragen.runs.work import Keys
 from starpo.ragen.store import Store
@@ -17,7 +16,6 @@ from starpo.ragen.store.attempts import kind_of, recorded_data
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.tasks.compare import Side, compare
 from starpo.tasks.evaluate import evaluate
-from starpo.tasks.loop.crediting import credited
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.loop.training import reuse_rollouts, reward_and_filter
 from starpo.tasks.update import update
@@ -55,6 +53,9 @@ def _replay(runner: Runner, plan: ReplayPlan) -> str:
         data = reward_and_filter(runner, now, iteration, turns)
         data |= teaching.score(iteration, now, checkpoints[-1], data) if teaching else {}
         if plan.should_update and "credits" in now.update.needs:
+            from starpo.ragen.runs.creditable import sampled_by
+            from starpo.tasks.loop.crediting import credited
+
             sampler = sampled_by(Store(runner.store_url), plan.base_config, turns["turns"])
             data |= credited(runner, iteration, now, *sampler, data)
         update_keys: Keys | None = None

@@ -6,7 +6,7 @@ configuration --plan of the loop's first iteration--> stage -> version, stage.ro
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.identity import UNREADABLE, is_reusable
 from starpo.ragen.store.artifacts.keys import name_digits
-from starpo.tasks import credit, reward, update, variance_filter
+from starpo.tasks import reward, update, variance_filter
 from starpo.tasks.loop.plan import Planner
 from starpo.tasks.loop.training import train
 
@@ -33,6 +33,8 @@ def code_of(config: StarPOConfig) -> dict[str, str]:
 
 def replay_code(config: StarPOConfig) -> dict[str, str]:
     """Identify the code that a replay with these settings uses: that of the stages that it recomputes."""
+    from starpo.tasks import credit
+
     recomputed_stages = {module.STAGE.name for module in (reward, variance_filter, credit, update)}
     return {name: identity for name, identity in code_of(config).items() if name.partition(".")[0] in recomputed_stages}
 

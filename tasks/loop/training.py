@@ -24,7 +24,6 @@ from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store.attempts import kind_of, numbered, of_kind
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
-from starpo.tasks.loop.crediting import credited
 from starpo.tasks.loop.rollback import describe_outcome
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.probe import probe
@@ -98,7 +97,10 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         data = reward_and_filter(runner, now, iteration, turns, play_attempt)
         turns = {role: key for role, key in data.items() if kind_of(role) == "turns"}
         data |= teaching.score(iteration, now, checkpoint, data) if teaching else {}
-        data |= credited(runner, iteration, now, *sampled_by, data)
+        if "credits" in now.update.needs:
+            from starpo.tasks.loop.crediting import credited
+
+            data |= credited(runner, iteration, now, *sampled_by, data)
         every = config.diagnostics.gradients_every
         if every and iteration % every == 0:
             from starpo.tasks.gradient_probe import gradient_probe

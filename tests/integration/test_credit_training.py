@@ -148,7 +148,7 @@ def test_policy_that_played_is_measured(tmp_path: Path, begun: Callable[..., str
     assert verify(tmp_path / "store", **STAGES).is_faultless
 
 
-def test_replay_trains_on_the_credit_of_its_rollouts(tmp_path: Path, begun: Callable[..., str]) -> None:
+def test_replay_trains_on_measured_credit(tmp_path: Path, begun: Callable[..., str]) -> None:
     begun(tmp_path / "store")
     plain = {**MEASURED, "update.advantage": "grpo", "update.advantage_options": {}, "checkpoint_every": 1}
     train_run(preset("smoke", plain), store=str(tmp_path / "store"), run=RUN)

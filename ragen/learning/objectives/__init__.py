@@ -9,6 +9,7 @@ advantages     estimators that compare trajectories: group, batch, leave-one-out
 decoupled      the estimator that normalises each component of the reward
 likelihood     the estimator that maximises the likelihood of success
 gae            estimators with a critic: over tokens, turns, both
+monte_carlo    the estimator that is a measurement: the true advantages of turns
 anchor_states  estimators that compare turns in the same state
 shaping        final transformations of the advantages
 distillation   a teacher's advantages beside those of the reward

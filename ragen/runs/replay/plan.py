@@ -15,7 +15,6 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
-from starpo.ragen.runs.creditable import credit_fault
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import name_digits
 from starpo.ragen.store.attempts import kind_of
@@ -120,8 +119,11 @@ def plan_replay(
         )
     base_config = recorded_config(base.name, base.config, "Replay it with the release that made it")
     config = _changed_config(base_config, overrides or {})
-    if should_update and (fault := credit_fault(config)):
-        raise ConfigError(fault)
+    if should_update and config.trains_on_credit:
+        from starpo.ragen.runs.creditable import credit_fault
+
+        if fault := credit_fault(config):
+            raise ConfigError(fault)
     changed = dict(changed_settings(base_config.model_dump(mode="json"), config.model_dump(mode="json")))
     idle = [path for path in changed if path.startswith("update.")] if not should_update else []
     if idle:

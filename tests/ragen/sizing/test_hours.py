@@ -28,6 +28,9 @@ def test_time_is_arithmetic() -> None:
         "evaluations": 3 * 32 * 0.5,  # before, after 5 and after 10 updates
     }
     assert run_seconds(preset("smoke", settings), PACE)["fine-tuning"] == 0
+    credited = {**settings, "update.advantage": "monte_carlo", "agent.max_turns": 3, "online_k": 2}
+    # 96 trajectories, 8 continuations each of 3, 2 and 1 turns, of which an episode has 3
+    assert run_seconds(preset("smoke", credited), PACE)["credit"] == 5 * 96 * 8 * (3 + 2 + 1) / 3 * 0.5
     assert (
         in_words({"fine-tuning": 0.0, "rollouts": 30.0, "updates": 60.0}) == "1.5 min (rollouts 30 s, updates 1.0 min)"
     )

@@ -3,6 +3,7 @@
 trajectories  stored rows -> the trajectories and segments a learner trains on
 paid          trajectories with what each component of the reward paid
 taught        trajectories with what a teacher says of their tokens
+credited      trajectories with the measured advantages of their turns
 tokens        all response tokens of an update in one flat order, and as a rectangle
 observed      contexts in which what the environment shows is predicted too
 spans         the part of the response that a token belongs to
