@@ -13,6 +13,7 @@ update       objective, optimiser, learner; objective_options: of single estimat
 estimation   which settings of an update decide its advantages
 learner      what a learner declares: deepspeed_learner
 companion    what a companion model declares: a critic, a reference
+credit       what settings say against measuring the credit of turns
 teacher      settings of a teacher of on-policy distillation; teachers: of each type of it
 evaluation   fixed panels
 diagnostics  measurements beside success

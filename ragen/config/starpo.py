@@ -20,6 +20,7 @@ from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.schedule import Change
 from starpo.ragen.config.teacher import TeacherConfig
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.settings import Settings
 
 
@@ -173,12 +174,8 @@ class StarPOConfig(Settings):
                 f"update.distillation_coefficient = {self.update.distillation_coefficient:g} weighs what a teacher "
                 "says, and there is none: set teacher.type to 'model', 'run' or 'policy' (docs/distillation.md)"
             )
-        if "credits" in self.update.needs and self.diagnostics.gradients_every:
-            raise ValueError(
-                f"diagnostics.gradients_every = {self.diagnostics.gradients_every} measures the gradients of all "
-                f"groups, and update.advantage = '{self.update.advantage}' is measured in those that the filter keeps "
-                "alone: set it to 0"
-            )
+        if "credits" in self.update.needs:
+            self._check_credit()
         thresholds = (
             self.online_max_kl,
             self.online_min_effective_sample_size,
@@ -199,6 +196,22 @@ class StarPOConfig(Settings):
                 f"{self.online_k} needs one is known only after that update; set one of the two, not both"
             )
         return self
+
+    def _check_credit(self) -> None:
+        from starpo.ragen.config.credit import check_credit_settings
+
+        if self.diagnostics.gradients_every:
+            raise ValueError(
+                f"diagnostics.gradients_every = {self.diagnostics.gradients_every} measures the gradients of all "
+                f"groups, and update.advantage = '{self.update.advantage}' is measured in those that the filter keeps "
+                "alone: set it to 0"
+            )
+        try:
+            check_credit_settings(self.environment, self.agent, self.rollout, self.reward)
+        except ConfigError as error:
+            raise ValueError(
+                f"update.advantage = '{self.update.advantage}' needs measured credit, and {error}"
+            ) from error
 
     @model_validator(mode="after")
     def _schedule_fits(self) -> "StarPOConfig":

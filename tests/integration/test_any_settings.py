@@ -127,6 +127,12 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "filter.strategy = top_k": {"filter.keep_count": 2},
     "rollout.max_attempts = 2": {"filter.num_wanted": 2},
     "rollout.staleness = 1": {"update.importance_cap": 2.0},
+    "update.advantage = monte_carlo": {
+        "rollout.search": None,
+        "reward.components": ["environment", "format"],
+        "reward.normalisation": "none",
+        "diagnostics.gradients_every": 0,
+    },
     "update.advantage = remax": {"rollout.num_greedy": 1, "reward.normalisation": "none"},
 }
 """A setting that is rejected without others -> those others."""

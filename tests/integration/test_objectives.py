@@ -64,7 +64,7 @@ def test_objectives_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch)
 def test_critic_methods_measured_with_a_critic(folder: Path) -> None:
     store = Store(str(folder))
     without = compare_objectives(store, "plain", ["all"])
-    left_out = ["bi_level_gae", "hiper", "istar", "opsd", "ppo", "remax", "sdpo", "trico", "turn_ppo"]
+    left_out = ["bi_level_gae", "hiper", "istar", "opsd", "ppo", "remax", "sdpo", "trico", "turn_ppo", "vineppo"]
     assert list(without.left_out) == left_out
     assert "'istar' needs a process reward model, and the checkpoint has none" in without.left_out["istar"]
     assert "'gae' needs a critic, and the checkpoint has none" in without.left_out["ppo"]

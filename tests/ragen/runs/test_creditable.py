@@ -1,5 +1,6 @@
 """What cannot be credited is refused in a sentence, by `starpo credit` and where a run trains on it."""
 
+import re
 from typing import Any
 
 import pytest
@@ -27,31 +28,46 @@ class LonelyBandit(Bandit):
 JUDGED = {"reward.components": ["judge"], "reward.options.judge": {"base_url": "http://host/v1", "model": "m"}}
 STATED = {"agent.form": "grounding", "agent.prompt": "full", "reward.components": ["grounding"]}
 SHORT = {"agent.max_turns": 1, "agent.max_actions": 1, "agent.max_actions_per_turn": 1}
-MEASURED = {"update.advantage": "monte_carlo", "filter.should_drop_zero_variance": False}
+MEASURED = {"update.advantage": "monte_carlo"}
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rollout.search.type": "best_of", "update.search_rows": "weigh"}, r"were chosen by search \('best_of'\)"),
+        ({"rollout.search.type": "best_of", "update.search_rows": "weigh"}, r"are chosen by search \('best_of'\)"),
         ({"agent.observation": "image", "policy.patch_size": 32}, "prompts show images"),
         (JUDGED, "'judge' asks a server, which would have to judge every continuation"),
         (STATED, "'grounding' compares the texts of a whole rollout"),
-        ({"environment": {"type": f"{__name__}:BanditByTheClock"}, **SHORT}, r"cannot be replayed \(what its arms pay"),
-        ({"environment": {"type": f"{__name__}:LonelyBandit"}, **SHORT}, "continuations need copies .*: there is only"),
     ],
 )
-def test_uncreditable_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    config = preset("smoke", {**MEASURED, **settings})
+def test_settings_without_credit_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_creditable(config)
-    assert credit_fault(config).startswith("update.advantage = 'monte_carlo' trains on measured credit, and ")
+        check_creditable(preset("smoke", settings))
+    for trained in (MEASURED, {"schedule": [{"iteration": 1, "set": MEASURED}]}):
+        with pytest.raises(
+            ConfigError, match=rf"update\.advantage = 'monte_carlo' needs measured credit, and .*{message}"
+        ):
+            preset("smoke", {**settings, **trained})
+
+
+def test_reward_by_single_texts_is_credited() -> None:
+    config = preset("smoke", {**STATED, **MEASURED, "reward.options.grounding.frequent_texts": 0})
+    assert check_creditable(config) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("BanditByTheClock", r"cannot be replayed \(what its arms pay"),
+        ("LonelyBandit", "continuations need copies .*: there is only"),
+    ],
+)
+def test_environment_without_credit_is_refused(name: str, message: str) -> None:
+    settings = {"environment": {"type": f"{__name__}:{name}"}, **SHORT}
+    with pytest.raises(ConfigError, match=message):
+        check_creditable(preset("smoke", settings))
+    later = preset("smoke", {**settings, "schedule": [{"iteration": 1, "set": MEASURED}]})
+    assert re.search(rf"^update\.advantage = 'monte_carlo' needs measured credit, and .*{message}", credit_fault(later))
+    with pytest.raises(ConfigError, match=r"update\.advantage = 'monte_carlo' needs measured credit"):
+        check_ready(later, "mine")
     assert credit_fault(preset("smoke", settings)) == ""
-
-
-def test_run_with_uncreditable_phase_is_refused() -> None:
-    later = {**STATED, "schedule": [{"iteration": 1, "set": {"update.advantage": "monte_carlo"}}]}
-    with pytest.raises(ConfigError, match=r"mine: update\.advantage = 'monte_carlo' trains on measured credit"):
-        check_ready(preset("smoke", later), "mine")
-    few = {**later, "reward.options.grounding.frequent_texts": 0}
-    assert credit_fault(preset("smoke", few)) == ""

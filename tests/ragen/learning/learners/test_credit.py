@@ -232,7 +232,10 @@ def test_shapings_are_applied_in_their_order(make_trajectories):
 @pytest.mark.parametrize("name", sorted(set(ADVANTAGES) - {"istar", "otb", "remax"}))
 def test_segmentation_does_not_change_advantages(make_trajectories, name):
     whole = [
-        PaidTrajectory(**vars(trajectory), component_returns={"environment": trajectory.trajectory_return})
+        PaidTrajectory(
+            **vars(dataclasses.replace(trajectory, true_advantages=trajectory.turn_rewards)),
+            component_returns={"environment": trajectory.trajectory_return},
+        )
         for trajectory in make_trajectories(4, context="full", num_turns=3)
     ]
     config = UpdateConfig(advantage=name, gamma=0.9, gae_lambda=0.8, gamma_turn=0.95, lambda_turn=0.7)
