@@ -68,6 +68,11 @@ def test_environment_without_credit_is_refused(name: str, message: str) -> None:
         check_creditable(preset("smoke", settings))
     later = preset("smoke", {**settings, "schedule": [{"iteration": 1, "set": MEASURED}]})
     assert re.search(rf"^update\.advantage = 'monte_carlo' needs measured credit, and .*{message}", credit_fault(later))
-    with pytest.raises(ConfigError, match=r"update\.advantage = 'monte_carlo' needs measured credit"):
-        check_ready(later, "mine")
     assert credit_fault(preset("smoke", settings)) == ""
+
+
+def test_run_without_credit_does_not_start() -> None:
+    settings = {"environment": {"type": f"{__name__}:BanditByTheClock"}, **SHORT}
+    assert check_ready(preset("smoke", settings), "mine") is None
+    with pytest.raises(ConfigError, match=r"^mine: update\.advantage = 'monte_carlo' needs measured credit, and "):
+        check_ready(preset("smoke", {**settings, **MEASURED}), "mine")
