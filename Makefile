@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 export DO_NOT_TRACK = 1
+unexport PYTHONDONTWRITEBYTECODE  # else every worker of every test run compiles all tests
 
 .DEFAULT_GOAL := help
 .PHONY: help install vllm sokoban bandit frozen-lake bandit-smollm2 test test-ci test-all gpu bench check lint types imports settings deployments site notebooks stop clean

@@ -1,6 +1,8 @@
 """Setup and fixtures of all tests: one thread per process, no network, no files outside the test's own folders."""
 
+import gc
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 OF_CI = ("integration", "infra", "compatibility")
 """Folders whose tests are CI's alone."""
+OF_OTHER_TIERS = re.compile(r"^pytestmark = .*mark\.(ci|gpu|slow|benchmark|thorough)\b", re.MULTILINE)
+"""Marks all tests of a file."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["STARPO_WANDB_MODE"] = "disabled"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -50,11 +54,32 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m "ci and ..."`, import only files with such tests: the other ones take as long again, in every worker."""
-    if not (config.option.markexpr.startswith("ci and ") and collection_path.name.startswith("test_")):
+    """Import only files with tests of the tier, as every worker imports them all: with `-m "ci and ..."` those that
+    name the marker, with `-m "not ci and ..."` those that are not as a whole of another tier."""
+    if not collection_path.name.startswith("test_"):
         return None
-    is_of_ci = collection_path.relative_to(TESTS).parts[0] in OF_CI or "mark.ci" in collection_path.read_text()
-    return None if is_of_ci else True
+    if config.option.markexpr.startswith("ci and "):
+        is_of_ci = collection_path.relative_to(TESTS).parts[0] in OF_CI or "mark.ci" in collection_path.read_text()
+        return None if is_of_ci else True
+    if config.option.markexpr.startswith("not ci and "):
+        return True if OF_OTHER_TIERS.search(collection_path.read_text()) else None
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[object]:
+    """Seek no garbage while files are imported, nor later among what they made, most of which lasts."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Let the end of the process find everything: DuckDB complains of what is left."""
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

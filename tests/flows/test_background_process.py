@@ -100,11 +100,11 @@ def test_slow_server_is_waited_for(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("lives", [True, False], ids=["lives", "dies"])
 def test_slow_start_waits_while_alive(tmp_path, monkeypatch, lives):
-    monkeypatch.setattr(server, "SLOW_START_S", 1.0)
+    monkeypatch.setattr(server, "SLOW_START_S", 0.2)
     monkeypatch.setattr(server, "api_url", lambda: "http://127.0.0.1:1/api")
     monkeypatch.setattr(server.view_server, "begin", lambda *_: None)
     process, start = server.processes(str(tmp_path))[0], Process.start
-    code = f"import time; time.sleep({60 if lives else 3}); raise SystemExit('no more')"
+    code = f"import time; time.sleep({60 if lives else 2}); raise SystemExit('no more')"
 
     def begin(one: Process, *_: str, env: dict[str, str]) -> None:
         start(one, sys.executable, "-c", code)
@@ -112,7 +112,7 @@ def test_slow_start_waits_while_alive(tmp_path, monkeypatch, lives):
 
     monkeypatch.setattr(Process, "start", begin)
     began = time.monotonic()
-    monkeypatch.setattr(server, "is_healthy", lambda _: lives and time.monotonic() > began + 3)
+    monkeypatch.setattr(server, "is_healthy", lambda _: lives and time.monotonic() > began + 1)
     lines: list[str] = []
     try:
         if lives:
@@ -123,7 +123,7 @@ def test_slow_start_waits_while_alive(tmp_path, monkeypatch, lives):
     finally:
         server.stop(str(tmp_path))
     (line,) = lines
-    assert "does not answer at http://127.0.0.1:1/api after 1 s, but it is alive" in line
+    assert "does not answer at http://127.0.0.1:1/api after 0 s, but it is alive" in line
     assert str(process.log) in line
 
 

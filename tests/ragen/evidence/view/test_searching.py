@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import threading
 from pathlib import Path
 
@@ -61,6 +62,17 @@ EXCESSIVE = [
 ]
 
 
+@pytest.fixture
+def answered_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluate conditions in this process: one of their own takes more than a second to begin."""
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 0, json.dumps(conditions.answer(*command[-3:])))
+
+    monkeypatch.setattr(conditions.subprocess, "run", run)
+
+
+@pytest.mark.usefixtures("answered_here")
 @pytest.mark.parametrize("query", QUERIES, ids=str)
 def test_commands_find_the_same(store: Store, query: dict[str, object]) -> None:
     answer = hits_of(client_of(store), **query)
@@ -104,6 +116,7 @@ def test_export_command_writes_the_hits(store: Store, tmp_path: Path) -> None:
     assert done.num_chosen == answer["num_hits"] > 0
 
 
+@pytest.mark.usefixtures("answered_here")
 @pytest.mark.parametrize("query", [{"success": False}, {"text": "x"}, {"where": "true"}, {"kept": True, "first": 9}])
 def test_export_is_offered_where_it_can(store: Store, query: dict[str, object]) -> None:
     assert len(hits_of(client_of(store), **query)["commands"]) == 1

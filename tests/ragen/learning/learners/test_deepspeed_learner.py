@@ -158,6 +158,7 @@ def test_fine_tuning_agrees_with_torch_learner(policy_folder, make_trajectories,
     assert not all(torch.equal(weights[name], tensor) for name, tensor in before.items())
 
 
+@pytest.mark.ci
 def test_ranks_score_the_same_share(policy_folder, make_trajectories, context, tmp_path, ranks):
     trajectories, base = make_trajectories(12), change(GRPO, scored_share=0.34)
     alone, team = TorchLearner(base, num_threads=1), DeepSpeedLearner(spread(base), ranks=ranks)
@@ -169,6 +170,7 @@ def test_ranks_score_the_same_share(policy_folder, make_trajectories, context, t
     assert sum(is_scored.to_pylist()) == 4  # one group of three
 
 
+@pytest.mark.ci
 def test_rank_zero_reports_update_progress(policy_folder, make_trajectories, context, ranks):
     learner, reports = DeepSpeedLearner(spread(GRPO), ranks=ranks), []
     learner.load(policy_folder, "start", None)
@@ -177,6 +179,7 @@ def test_rank_zero_reports_update_progress(policy_folder, make_trajectories, con
     assert {total for _, total in reports} == {reports[-1][0]}
 
 
+@pytest.mark.ci
 def test_update_listens_on_localhost_only(policy_folder, make_trajectories, context, ranks):
     learner = DeepSpeedLearner(spread(GRPO), ranks=ranks)
     learner.load(policy_folder, "start", None)
