@@ -4,6 +4,7 @@ settings       which program, which tasks, which reward, and the limits
 environment    the environment as everything but the rollout sees it: tasks are its initial states
 tasks          rows of a file, of a Python iterable or of a data set
 process        one program: started, limited, ended with all that it started
+fork_server    the process that forks wardens
 warden         the processes that watch over programs, and call functions that are programs
 reward         what an episode is worth
 

@@ -13,14 +13,12 @@ import secrets
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 from typing import Any, Literal
 
 import psutil
@@ -29,13 +27,13 @@ from pydantic import BaseModel, ConfigDict
 from starpo.ragen.core.errors import EnvironmentFault, StarPOError
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.sources import find
+from starpo.ragen.methods.programs.fork_server import KILLED_S, NO_SERVER, environment_of, fork_warden, search_path
 from starpo.ragen.methods.programs.settings import MODEL, PLACEHOLDER, ProgramSettings
 from starpo.ragen.methods.programs.tasks import as_json
 from starpo.ragen.methods.programs.warden import remove_tree
 
 KEPT_BYTES = 1 << 16
 """Bytes of the end of each stream that are kept."""
-_WARDEN = Path(__file__).with_name("warden.py")
 _MAX_VARIABLE = 100_000
 """Linux allows a variable 128 KiB; a longer task is on standard input alone."""
 _MAX_TOLD = 300
@@ -43,8 +41,6 @@ _MAX_REPORT_BYTES = 16 * KEPT_BYTES
 """More than the ends of both streams take as JSON."""
 _END_S = 15.0
 """Time in which a warden must have ended its program and removed the scratch folder."""
-_KILLED_S = 2.0
-"""Time in which a killed process must be gone."""
 LATE_S = 30.0
 """Time after its limit in which a program must have been ended by its warden."""
 STUCK_S = 1.0
@@ -81,62 +77,6 @@ class _Report(BaseModel):
 
 
 _FROM_OUTSIDE = "it was ended from outside"
-_NO_SERVER = "the process that starts it has ended before it did so"
-
-
-class _ForkServer:
-    """The process that forks wardens, of programs with the same function and environment variables."""
-
-    def __init__(self, settings: ProgramSettings, function: str) -> None:
-        self.name = function or _WARDEN.name
-        self._socket, theirs = socket.socketpair()
-        self._socket.settimeout(_KILLED_S)  # a stopped process reads nothing, until the buffer is full
-        scratch = tempfile.gettempdir()
-        words = ["-P", str(_WARDEN), function] if function else ["-I", "-S", str(_WARDEN)]
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, *words],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=environment_of(settings, scratch),
-                cwd=scratch,
-                start_new_session=True,
-            )
-
-    def fork(self, files: list[int]) -> None:
-        """Have a warden forked.
-
-        Args:
-            files: Control, report and task, as `warden` takes them.
-
-        Raises:
-            OSError: If the process has ended, or does not read.
-        """
-        socket.send_fds(self._socket, [b"+"], files)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it has ended."""
-        return self._process.poll() is not None
-
-    def kill_if_stopped(self) -> None:
-        """Kill it if a signal has stopped it."""
-        with contextlib.suppress(psutil.Error):
-            if psutil.Process(self._process.pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
-                self.kill()
-
-    def kill(self) -> None:
-        """Kill it. The wardens that it has forked go on."""
-        self._socket.close()
-        self._process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_KILLED_S)
-
-
-_SERVERS: dict[tuple[Any, ...], _ForkServer] = {}
-"""Function, its code, and environment variables -> the fork server."""
-_LOCK = Lock()
 
 
 class RunningProgram:
@@ -261,12 +201,12 @@ class RunningProgram:
             standard_input.write(self._task)
             standard_input.seek(0)
             files = [theirs.fileno(), self._report.fileno(), standard_input.fileno()]
-            self._server = _fork_warden(self._settings, self._function, files)
+            self._server = fork_warden(self._settings, self._function, files)
         self._look_at = time.monotonic() + STUCK_S
 
     def _start_again(self) -> None:
         if self._num_starts == _MAX_STARTS:
-            self._finish(Ended("died", f"{self._server.name}: {_NO_SERVER}, {_MAX_STARTS} times", ""))
+            self._finish(Ended("died", f"{self._server.name}: {NO_SERVER}, {_MAX_STARTS} times", ""))
             return
         try:
             self._start()
@@ -283,7 +223,7 @@ class RunningProgram:
     def _end_by_force(self) -> Ended:
         """End it together with its warden, which does not react."""
         self._signal(signal.SIGKILL)
-        self._is_over(_KILLED_S)
+        self._is_over(KILLED_S)
         return self._read_report()
 
     def _finish(self, ended: Ended) -> None:
@@ -361,53 +301,6 @@ def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[
             f"the command '{words[0]}' is not found here, or is not executable; give its path, or extend PATH"
         )
     return [str(Path(program).absolute()), *map(_absolute, words[1:])]
-
-
-def _fork_warden(settings: ProgramSettings, function: str, files: list[int]) -> _ForkServer:
-    """Have a warden forked, by a fork server that is started if need be.
-
-    Args:
-        settings: The variables to inherit.
-        function: `module:function` to call, which that process has imported; '' to start a command.
-        files: Control, report and task, as `warden` takes them.
-
-    Raises:
-        EnvironmentFault: If it does not stay alive.
-        OSError: If it cannot be started.
-    """
-    which = (function, function and settings.code_digest, *environment_of(settings, "").items())
-    with _LOCK:
-        for _ in range(2):  # one that a program has killed is replaced
-            server = _SERVERS.get(which) or _SERVERS.setdefault(which, _ForkServer(settings, function))
-            try:
-                server.fork(files)
-                return server
-            except OSError:
-                _SERVERS.pop(which).kill()
-    raise EnvironmentFault(f"{server.name}: {_NO_SERVER}")
-
-
-def environment_of(settings: ProgramSettings, scratch: str) -> dict[str, str]:
-    """Return the environment variables of a program: nothing is inherited but what is named here or in the settings."""
-    inherited = {name: os.environ[name] for name in ("LANG", *settings.variables) if name in os.environ}
-    python_path = os.environ.get("PYTHONPATH", "")
-    variables = {
-        "PATH": search_path(),
-        "LANG": "C.UTF-8",
-        "HOME": scratch,
-        "TMPDIR": scratch,
-        "NO_PROXY": "127.0.0.1,localhost",
-    }
-    if python_path:
-        variables["PYTHONPATH"] = os.pathsep.join(
-            str(Path(folder).absolute()) for folder in python_path.split(os.pathsep) if folder
-        )
-    return variables | inherited
-
-
-def search_path() -> str:
-    """Return where commands are looked for: the folder of this Python, so that `python` is this one, then PATH."""
-    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
 
 
 def kill_holders(marks: set[str]) -> None:

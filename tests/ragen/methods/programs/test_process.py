@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from starpo.ragen.core.errors import EnvironmentFault
-from starpo.ragen.methods.programs import process
+from starpo.ragen.methods.programs import fork_server, process
 from starpo.ragen.methods.programs.process import RunningProgram
 from tests.processes import has_ended
 
@@ -254,7 +254,7 @@ def test_program_stopping_warden_ends_in_time(folder, program, monkeypatch):
 def server_of(settings) -> psutil.Process:
     """The process that forks the wardens of these programs."""
     run(settings)
-    return psutil.Process(list(process._SERVERS.values())[-1]._process.pid)
+    return psutil.Process(list(fork_server._SERVERS.values())[-1]._process.pid)
 
 
 @pytest.fixture
