@@ -98,10 +98,17 @@ class Reader:
     def manifest(self, place: Place) -> Manifest | None:
         """Read the manifest of an artifact, also of one that was dropped because it can be recomputed."""
         try:
-            return self.kept(("manifest", place.kind, place.key), lambda: _manifest(self.store, place))
+            return self.kept(("manifest", place.kind, place.key), lambda: self.read_manifest(place))
         except StarPOError as error:
             self.note(place, error)
             return None
+
+    def read_manifest(self, place: Place) -> Manifest:
+        """Read the manifest of an artifact that is most likely there: `lasting_manifest` costs a listing more."""
+        try:
+            return self.store.manifest(place.kind, place.key)
+        except ArtifactMissingError:
+            return self.store.lasting_manifest(place.kind, place.key)
 
     def manifests(self, artifacts: Sequence[Place]) -> dict[Place, Manifest]:
         """Read the manifests of several artifacts; those that cannot be read are left out."""
@@ -110,10 +117,11 @@ class Reader:
 
     def table(self, place: Place | None, columns: Sequence[str] | None = None) -> pa.Table | None:
         """Read a dataset; None if it cannot be read, or if `place` is None."""
-        if place is None:
+        manifest = self.manifest(place) if place is not None else None
+        if place is None or manifest is None:
             return None
         try:
-            return hashed_table(self.store, self.store.manifest(place.kind, place.key), columns)
+            return hashed_table(self.store, manifest, columns)
         except StarPOError as error:
             self.note(place, error)
             return None
@@ -125,14 +133,6 @@ class Reader:
 
     def _note(self, name: tuple[str, str], missing: Missing) -> None:
         self._missing.setdefault(name, missing)
-
-
-def _manifest(store: Store, place: Place) -> Manifest:
-    """Read the manifest of an artifact that is most likely there: `lasting_manifest` costs a listing more."""
-    try:
-        return store.manifest(place.kind, place.key)
-    except ArtifactMissingError:
-        return store.lasting_manifest(place.kind, place.key)
 
 
 def places(iterations: Mapping[int, StageKeys]) -> list[Place]:

@@ -166,6 +166,9 @@ def test_answers_from_object_storage(store: Store, tmp_path: Path, ceph: dict[st
             client.put_object(Bucket="benchmark", Key=f"s/{file.relative_to(store.url)}", Body=file.read_bytes())
     with serving("s3://benchmark/s", tmp_path, account) as measure:
         measure_run(measure, LENGTHS[0])
+    (tmp_path / "address").unlink()
+    with serving("s3://benchmark/s", tmp_path, account) as measure:
+        measure("page after another start", f"run/of-{LENGTHS[0]}")
 
 
 def test_list_of_many_runs(store: Store, tmp_path: Path) -> None:

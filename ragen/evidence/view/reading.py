@@ -84,6 +84,12 @@ class Kept:
                 self._size -= self._size_of(self._values.popitem(last=False)[1][1])
         return value
 
+    def drop(self, key: Hashable) -> None:
+        """Remove the value of a key."""
+        with self._lock:
+            if key in self._values:
+                self._size -= self._size_of(self._values.pop(key)[1])
+
 
 class _LastingReader(Reader):
     """A reader that makes what never changes once, for all readers of its kind."""
@@ -95,6 +101,15 @@ class _LastingReader(Reader):
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         part: T = self._parts.get(key, lambda: self._compact(make()))
         return part
+
+    def read_manifest(self, place: Place) -> Manifest:
+        """Take this machine's copy of a remote one; a server that is started again would fetch hundreds a run."""
+        return self.store.copied_manifest(place.kind, place.key)
+
+    def note(self, place: Place, error: StarPOError) -> None:
+        """Record it, and read the manifest again next time: the artifact may have been made again."""
+        self._parts.drop(("manifest", place.kind, place.key))
+        super().note(place, error)
 
     def _compact(self, part: Any) -> Any:
         """Share what manifests of many stages have in common, half of their memory."""

@@ -71,6 +71,23 @@ class StoredArtifacts:
             ) from error
         return self._parsed(kind, key, MANIFEST_NAME, text)
 
+    def copied_manifest(self, kind: str, key: str) -> Manifest:
+        """Return the manifest of an artifact that exists or has been dropped, to show it; of a remote one this
+        machine's copy, if there is one. The artifact may have been deleted or made again since.
+
+        Raises:
+            ArtifactMissingError: If there never was such an artifact.
+            ArtifactDamagedError: If the manifest is not what was written.
+        """
+        path = path_of(kind, key, MANIFEST_NAME)
+        try:
+            return parse_manifest(kind, key, MANIFEST_NAME, self._location.read_copied(path))
+        except FileNotFoundError:
+            return self.lasting_manifest(kind, key)
+        except ManifestFault:  # perhaps of the copy alone
+            self._location.forget(path)
+            return self.manifest(kind, key)
+
     def dropped(self, kind: str, key: str) -> Manifest | None:
         """Return the manifest of a dropped artifact; None if the artifact exists or was never stored.
 

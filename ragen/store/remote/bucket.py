@@ -4,6 +4,7 @@ There is no rename: every attempt at an artifact puts its files under a prefix o
 makes them the artifact; see `committing`. Artifacts are read from copies on this machine; see `local_cache`.
 """
 
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -49,9 +50,14 @@ class Bucket:
         """Fetch an immutable file, once per process."""
         return self._storage.read_lasting(path)
 
+    def read_copied(self, path: str) -> bytes:
+        """Return this machine's copy of an immutable file, fetched unless there is one."""
+        return local_cache.small_file(self._copy_name(path), lambda: self.read(path))
+
     def forget(self, path: str) -> None:
-        """Remove a file from the cache of `read_lasting`."""
+        """Remove a file from the caches of `read_lasting` and `read_copied`."""
         self._storage.forget(path)
+        local_cache.forget(local_cache.digest_of(self._copy_name(path)))
 
     def replace(self, path: str, data: bytes) -> None:
         """Put a file."""
@@ -186,6 +192,10 @@ class Bucket:
         """Remove this machine's copy."""
         local_cache.forget(digest)
         return True
+
+    def _copy_name(self, path: str) -> str:
+        server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+        return f"{server} {self.address}/{path}"
 
 
 def _modified(info: dict[str, Any]) -> datetime:

@@ -48,6 +48,10 @@ class Folder:
         """Read an immutable file; nothing is cached."""
         return self.read(path)
 
+    def read_copied(self, path: str) -> bytes:
+        """Read a file; nothing is copied."""
+        return self.read(path)
+
     def forget(self, path: str) -> None:
         """Nothing is cached."""
 

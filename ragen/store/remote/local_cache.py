@@ -4,12 +4,14 @@ Artifacts that this process stored or fetched are kept for the next stage. Above
 used copies are deleted, except those used within the last hour: other processes may be reading them.
 """
 
+import hashlib
 import logging
 import os
 import re
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from starpo.ragen.config.runtime import Runtime
@@ -21,6 +23,7 @@ TRIM_EVERY_S = 300.0
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ABANDONED_S = 24 * 3600.0
+_SMALL_FILE = "content"
 _next_trim = 0.0
 
 _log = logging.getLogger(__name__)
@@ -61,6 +64,38 @@ def adopt(folder: Path, digest: str) -> Path:
         _next_trim = time.monotonic() + TRIM_EVERY_S
         trim(round(Runtime.current().cache_gb * 1e9))
     return copy
+
+
+def small_file(name: str, fetch: Callable[[], bytes]) -> bytes:
+    """Return what was fetched under this name by any process of this machine; it is a copy like the others.
+
+    Args:
+        name: What it is, with the address of its store.
+        fetch: Returns it if there is no copy.
+    """
+    digest = digest_of(name)
+    copy = copy_of(digest)
+    try:
+        if copy is not None:
+            return (copy / _SMALL_FILE).read_bytes()
+    except OSError:  # just trimmed
+        pass
+    data = fetch()
+    try:
+        part = scratch_folder()
+        try:
+            (part / _SMALL_FILE).write_bytes(data)
+            adopt(part, digest)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    except OSError as error:  # it is read again next time
+        _log.warning("cannot be kept in %s: %s", cache_folder(), error)
+    return data
+
+
+def digest_of(name: str) -> str:
+    """Return the digest by which `forget` knows the copy of a small file."""
+    return hashlib.sha256(f"{_SMALL_FILE} {name}".encode()).hexdigest()
 
 
 def forget(digest: str) -> None:

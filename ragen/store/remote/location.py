@@ -65,8 +65,13 @@ class Location(Protocol):
         """
         ...
 
+    def read_copied(self, path: str) -> bytes:
+        """Read an immutable file. A remote one is fetched once per machine: another file may be there by now. See
+        `forget`."""
+        ...
+
     def forget(self, path: str) -> None:
-        """Make `read_lasting` fetch the file again."""
+        """Make `read_lasting` and `read_copied` fetch the file again."""
         ...
 
     def replace(self, path: str, data: bytes) -> None:

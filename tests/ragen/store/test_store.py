@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,29 @@ def test_remote_damage_is_noticed(work: Facts, cache: Path) -> None:
     with pytest.raises(ArtifactDamagedError, match="is missing"):
         store.read_table("turns", KEY)
     assert not cache.exists() or list(cache.iterdir()) == []
+
+
+def test_copied_manifest_outlasts_processes(work: Facts, cache: Path) -> None:
+    url, memory = f"memory://bucket/{uuid.uuid4().hex}", fsspec.filesystem("memory")
+    manifest = Store(url).put_table("turns", example("turns"), work)
+    place = f"{url.removeprefix('memory:/')}/turns/{KEY}/manifest.json"
+    assert Store(url).copied_manifest("turns", KEY) == manifest
+    again = manifest.model_copy(update={"seed": 9}).sealed()
+    memory.pipe_file(place, again.model_dump_json().encode())
+    assert Store(url).copied_manifest("turns", KEY) == manifest  # not fetched again
+    (copy,) = (folder / "content" for folder in cache.iterdir() if (folder / "content").exists())
+    copy.write_bytes(b"{broken")
+    assert Store(url).copied_manifest("turns", KEY) == again  # a damaged copy is fetched again
+    assert Store(url).copied_manifest("turns", KEY) == again
+
+
+def test_unwritable_copies_are_no_obstacle(work: Facts, cache: Path) -> None:
+    url = f"memory://bucket/{uuid.uuid4().hex}"
+    manifest = Store(url).put_table("turns", example("turns"), work)
+    shutil.rmtree(cache, ignore_errors=True)
+    cache.parent.mkdir(exist_ok=True)
+    cache.write_bytes(b"a file where the folder should be")
+    assert Store(url).copied_manifest("turns", KEY) == manifest
 
 
 class TestPlaces:

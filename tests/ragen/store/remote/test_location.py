@@ -47,7 +47,7 @@ def test_files_replace_create_list_and_delete(location: Location) -> None:
     location.delete([FILE, FILE, MANIFEST])
     location.remove_empty(ARTIFACT)
     location.forget(MANIFEST)
-    for read in (location.read, location.read_lasting, location.digest):
+    for read in (location.read, location.read_lasting, location.read_copied, location.digest):
         with pytest.raises(FileNotFoundError):
             read(MANIFEST)
 
