@@ -63,6 +63,7 @@ def credit(
     earlier: str = "",
     budget: float = 0.0,
     unit: str = "",
+    is_trained_on: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Work:
     """Measure the credit of turns: the first round, or with an earlier measurement the rounds that refine it.
@@ -76,6 +77,8 @@ def credit(
         earlier: Key of the credits of the same turns to go on from. "": the first round.
         budget: How many continuations, or tokens, may be added to the earlier ones at most.
         unit: 'continuations' or 'tokens'.
+        is_trained_on: Whether an update trains on it; then it has random numbers of its own, so that a measurement can
+            tell how far it is from the truth.
         on_progress: Receives its progress.
 
     Raises:
@@ -95,7 +98,8 @@ def credit(
     code |= {f"reward {name}": REWARDS[name] for name in config.reward.components}
     code |= {f"scene of {environment}": target for environment, target in SCENES.items()}
     do = partial(_measure, config, choice, on_progress)
-    seed = derive_seed(config.seed, "credit", data["turns"])  # no rollout has the luck of another's continuations
+    purpose = "credit to train on" if is_trained_on else "credit"
+    seed = derive_seed(config.seed, purpose, data["turns"])  # no rollout has the luck of another's continuations
     return Work(STAGE, ("credits",), do, settings, inputs, seed, code)
 
 

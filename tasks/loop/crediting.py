@@ -32,4 +32,5 @@ def credited(
     settings = played.model_copy(update={"reward": config.reward})
     progress = runner.progress.counting("shard") if runner.progress else None
     number, rollout = config.update.num_continuations, played_data(data)
-    return runner.stage(iteration, credit(settings, checkpoint, rollout, Choice(), first=number, on_progress=progress))
+    work = credit(settings, checkpoint, rollout, Choice(), first=number, is_trained_on=True, on_progress=progress)
+    return runner.stage(iteration, work)

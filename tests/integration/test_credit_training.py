@@ -13,7 +13,6 @@ from starpo.flows.api.credit import Budget, measure_credit
 from starpo.flows.api.credit_comparison import compare_estimators
 from starpo.flows.cli import app
 from starpo.flows.presets import preset
-from starpo.ragen.runs import continuations
 from starpo.ragen.runs.continuations import Continuations
 from starpo.ragen.runs.execution import InProcess
 from starpo.ragen.runs.placement import ModelPlacement
@@ -94,11 +93,13 @@ def test_forged_credit_is_named(folder: Path) -> None:
     assert "reward" in fault.detail
 
 
-def test_credit_finds_what_was_trained_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_credit_beside_trained_one(folder: Path) -> None:
+    """By other continuations, so that the estimator's distance to the truth is seen."""
     store = Store(str(folder))
-    monkeypatch.setattr(continuations, "play_shards", lambda *_, **__: pytest.fail("it was played again"))
     measured = measure_credit(store, RUN, 1, budget=Budget(continuations=OPTIONS["continuations"]))
-    assert measured.key == keys(store, RUN, "credit", "credits")[1]
+    trained = store.read_table("credits", keys(store, RUN, "credit", "credits")[1])
+    assert measured.credits["state"].equals(trained["state"])
+    assert measured.credits["returns"] != trained["returns"]
     compared = compare_estimators(store, RUN, 1, measured.credits, ["grpo", "vineppo"])
     assert compared.methods["monte_carlo continuations=4"] == ["run"]
     assert compared.methods["monte_carlo continuations=9 should_whiten=true"] == ["vineppo"]
@@ -162,9 +163,9 @@ def test_replay_trains_on_measured_credit(tmp_path: Path, begun: Callable[..., s
         )  # fmt: skip
         with record:
             replay_run(record, plan, should_evaluate=False)
-    few = Budget(continuations=OPTIONS["continuations"])
-    assert keys(store, "again", "credit", "credits") == [measure_credit(store, RUN, n, budget=few).key for n in (0, 1)]
-    left_out = compare_estimators(
-        store, RUN, 1, measure_credit(store, RUN, 1, budget=few).credits, ["vineppo"]
-    ).left_out
+    assert [store.manifest("credits", key).inputs["turns"] for key in keys(store, "again", "credit", "credits")] == [
+        stages["rollout"]["turns"] for stages in store.runs.iterations(RUN).values() if "update" in stages
+    ]
+    measured = measure_credit(store, RUN, 1, budget=Budget(continuations=OPTIONS["continuations"]))
+    left_out = compare_estimators(store, RUN, 1, measured.credits, ["vineppo"]).left_out
     assert "this run did not measure before its update" in left_out["vineppo"]
