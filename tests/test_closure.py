@@ -29,7 +29,7 @@ ROOMS_OF_A_RUN = (
 )
 SHARED = ("base", "grammar", "cells", "statements", "initial_states", "make", "sokoban")
 """Modules of `ragen.envs` that belong to no environment, and the environment that is trained on."""
-MAX_LINES = 21_000
+MAX_LINES = 21_050
 MAX_LINES_OF_A_RUN = 35_250
 """Loaded when the last iteration of a run has ended, before its report; lines of files, so comments and blank ones too.
 Of these, about 2,700 belong to modules of which such a run uses nothing: exceptions, protocols, maps."""

@@ -38,7 +38,7 @@ CASES = [
     f"sql {RUN} select(1)", "sql --views", f"audit {RUN}", "audit --list", f"lineage {RUN}:0:rollout",
     f"report {RUN} --no-audits", f"cancel {RUN}", f"follow {RUN}", f"export {RUN} --format messages -o exported",
     "import made turns.parquet", "store gc --dry-run --ignore-missing", "store du", "store verify",
-    f"store forget {FAILED} --yes", "store copy made copied", "evaluate --list", "evaluate --result told",
+    f"store forget {FAILED} --yes", f"store copy {RUN} copied", "evaluate --list", "evaluate --result told",
     "evaluate random --on Bandit --dry-run", "ablate --list", "ablate told --result", "ablate filter-keep --dry-run",
     "plan smoke", "validate smoke", "validate smoke --settings", "presets", "presets --methods", "envs",
     "new agent --framework openai --folder a", "new environment stairs --folder b", "new prompt c.jinja",
