@@ -53,11 +53,15 @@ def visible(text: str, replaced: Callable[[str], str] = lambda _: "\ufffd") -> s
 
 
 def shortened(text: str, limit: int = MAX_TEXT) -> str:
-    """Shorten text to about `limit` characters: the beginning and the end of a longer one, with its total length."""
+    """Shorten text to about `limit` characters: the beginning and the end of a longer one, with its total length.
+
+    Text that would not become shorter is left as it is.
+    """
     if len(text) <= limit:
         return text
     end = limit // 4
-    return f"{text[: limit - end]} ... [{len(text):,} characters in all] ... {text[len(text) - end :]}"
+    parts = f"{text[: limit - end]} ... [{len(text):,} characters in all] ... {text[len(text) - end :]}"
+    return min(text, parts, key=len)
 
 
 def quoted(value: Any, limit: int = MAX_VALUE) -> str:

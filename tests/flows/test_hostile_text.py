@@ -290,7 +290,8 @@ def test_visible_characters_stay() -> None:
     text = f"Grüße, 你好\u3000, 5\u00a0€, naïve\n\ttab {FAMILY} \u2764\ufe0f\u200d\U0001f525"
     assert visible(text) == text
     assert visible("a\u200db\x9b") == "a\ufffdb\ufffd"
-    assert shortened("x" * 50, 40).startswith("x" * 30 + " ... [50 characters in all]")
+    assert shortened("x" * 99, 40).startswith("x" * 30 + " ... [99 characters in all]")
+    assert shortened("x" * 50, 40) == "x" * 50
     assert quoted("a" * 10, 5) == "'aaaa... (12 characters)"
 
 
