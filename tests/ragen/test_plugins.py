@@ -179,7 +179,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "update.advantage",
             "mine_here:signs",
-            "has needs = 'everything'; expected words of clones, components, covariances, critic",
+            "has needs = 'everything'; expected words of clones, components, covariances, credits, critic",
         ),
         ("rollout.engine", "mine_here:Engine", "is not known here"),
     ],
