@@ -77,7 +77,7 @@ def test_estimates_are_computed_once(folder: Path, measured: MeasuredCredit, mon
     assert names[-2:] == [RANDOM, HALVES]
     assert {"turn_gae lambda_turn=0", "turn_gae", "reward", "gigpo gamma_turn=0.95"} < set(names)
     assert first.comparison.calibration is not None
-    assert set(first.left_out) == {"istar", "opsd", "remax", "sdpo"}
+    assert set(first.left_out) == {"istar", "opsd", "remax", "sdpo", "vineppo"}
 
 
 def test_command_compares_and_writes(folder: Path, measured: MeasuredCredit, tmp_path: Path) -> None:
