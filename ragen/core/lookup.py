@@ -225,7 +225,14 @@ def checked_options(registry: "Registry", name: str, options: Mapping[str, Any])
     try:
         checked: dict[str, Any] = model.model_validate(dict(options)).model_dump(mode="json")
     except ValidationError as error:
-        parts = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors())
+        known = f"no such option; known: {', '.join(model.model_fields)}"
+        parts = (
+            (
+                ".".join(map(str, fault["loc"])),
+                known if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1 else fault["msg"],
+            )
+            for fault in error.errors()
+        )
         faults = (": ".join(filter(None, (place, message.removeprefix("Value error, ")))) for place, message in parts)
         raise ValueError(f"options of '{name}': {'; '.join(faults)}") from error
     return checked

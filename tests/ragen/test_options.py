@@ -64,6 +64,10 @@ def test_options_completed_and_passed_on() -> None:
         ({"filter.options.rest": 1}, "'top_fraction' takes no options, found rest"),
         ({"update.advantage": "mine_optional:plain", "update.advantage_options.k": 1}, "takes no options, found k"),
         ({"reward.options.format.k": 1}, "'format' takes no options"),
+        (
+            {"update.advantage": "monte_carlo", "update.advantage_options.continuation": 4},
+            "continuation: no such option; known: continuations",
+        ),
         ({"reward.options.elsewhere.k": 1}, "'elsewhere' is not one of components"),
     ],
 )
