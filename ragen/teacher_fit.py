@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from starpo.ragen.config.model_files import model_place
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.teachers import ModelTeacher, RunTeacher, TeacherSettings
+from starpo.ragen.config.teachers import ModelTeacher, RunTeacher, ServerTeacher, TeacherSettings
 from starpo.ragen.context_fit import tokenizer_and_positions
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.learning.distillation.vocabulary import check_vocabulary
@@ -29,6 +29,13 @@ def teacher_faults(config: StarPOConfig, store: Store | None, *, should_download
     """
     assert config.teacher is not None
     try:
+        if isinstance(config.teacher, ServerTeacher):
+            policy = tokenizer_and_positions(config, should_download=should_download)
+            if policy is not None:
+                from starpo.ragen.learning.distillation.served import check_server
+
+                check_server(config.teacher, policy[0])
+            return []
         teacher = _tokenizer(config.teacher, store, should_download)
         policy = tokenizer_and_positions(config, should_download=should_download) if teacher is not None else None
         if teacher is not None and policy is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.teachers import TeacherSettings
+from starpo.ragen.config.teachers import LoadedTeacherSettings, ServerTeacher, TeacherSettings
 from starpo.ragen.core.registry import PARSER
 from starpo.ragen.envs.make import environment_code, environment_type
 from starpo.ragen.runs.placement import ModelPlacement
@@ -23,7 +23,7 @@ def teacher(config: StarPOConfig, iteration: int, checkpoint: str, turns: str, a
     Args:
         config: Settings of the iteration, with a teacher.
         iteration: Updates completed before it, for the metrics.
-        checkpoint: Key of the teacher's checkpoint.
+        checkpoint: Key of the teacher's checkpoint; of a server, that of the policy's tokenizer.
         turns: Key of the turns.
         attempt: Index of that rollout within the iteration.
 
@@ -36,10 +36,12 @@ def teacher(config: StarPOConfig, iteration: int, checkpoint: str, turns: str, a
     values = {
         "iteration": iteration,
         "temperature": config.rollout.temperature,
-        "micro_batch_tokens": config.update.micro_batch_tokens,
-        "dtype": settings.dtype,
         **({"hint": settings.hint, "hint_text": settings.hint_text} if has_hint else {}),
     }
+    if isinstance(settings, LoadedTeacherSettings):
+        values |= {"micro_batch_tokens": config.update.micro_batch_tokens, "dtype": settings.dtype}
+    elif isinstance(settings, ServerTeacher):
+        values |= {"model": settings.model}
     code = {}
     if settings.hint == "plan":
         player = environment_type(config.environment.type).demonstrator
@@ -54,6 +56,7 @@ def _score(
     config: StarPOConfig, settings: TeacherSettings, work: Work, store: Store, placement: ModelPlacement
 ) -> Iterator[Output]:
     from starpo.ragen.learning.distillation import hints, scoring
+    from starpo.ragen.learning.distillation.contexts import hinted_contexts
     from starpo.ragen.learning.metrics.table import metrics_table
     from starpo.ragen.runs.stored_images import read_turns
 
@@ -63,15 +66,23 @@ def _score(
         by_turn = hints.plans(turns, config.environment, config.agent.max_actions_per_turn)
     elif settings.hint == "outcome":
         by_turn = hints.outcomes(turns)
+    contexts_of = partial(hinted_contexts, turns, images, by_turn, settings.hint_text, config.agent)
     key = work.inputs["checkpoint"]
-    model = placement.teacher
-    if model is None or model.key != key:
-        model = placement.teacher = None  # the next one takes its memory
-        model = placement.teacher = scoring.LoadedTeacher(
-            placement.learner.policy_folder(store, key), key, settings.dtype
-        )
-    contexts = model.contexts(turns, images, by_turn, settings.hint_text, config.agent)
-    scored = model.score(contexts, config.rollout.temperature, config.update.micro_batch_tokens, settings.limit_s)
-    values, repeats = scoring.metrics(contexts, scored, turns), model.is_deterministic
+    if isinstance(settings, ServerTeacher):
+        from starpo.ragen.agents.policy.load import load_tokenizer
+        from starpo.ragen.learning.distillation.served import score_on_server
+
+        tokenizer = load_tokenizer(placement.learner.policy_folder(store, key))
+        contexts, repeats = contexts_of(tokenizer), False
+        scored = score_on_server(contexts, tokenizer, settings)
+    else:
+        model = placement.teacher
+        if model is None or model.key != key:
+            model = placement.teacher = None  # the next one takes its memory
+            folder = placement.learner.policy_folder(store, key)
+            model = placement.teacher = scoring.LoadedTeacher(folder, key, work.settings["dtype"])
+        contexts, repeats = contexts_of(model.tokenizer), model.is_deterministic
+        scored = model.score(contexts, config.rollout.temperature, config.update.micro_batch_tokens, settings.limit_s)
+    values = scoring.metrics(contexts, scored, turns)
     yield Output("metrics", metrics_table(work.settings["iteration"], STAGE.name, values), is_deterministic=repeats)
     yield Output("teacher_logprobs", scoring.table(contexts, scored), values, is_deterministic=repeats)

@@ -15,7 +15,7 @@ def by_last_message(say):
 
 class Server(ThreadingHTTPServer):
     """Completions server; `script` lists the outcomes of the first requests, one word each. `say` is the text of all
-    responses, or makes it of a request."""
+    responses, or makes it of a request. `prompt_logprobs` makes those of a prompt's tokens."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -24,7 +24,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.script, self.requests, self.greetings = [], [], 0
         self.models, self.say, self.delay_s, self.finish = ["a-model"], SAID, 0.0, "stop"
-        self.token_ids = None
+        self.token_ids = self.prompt_logprobs = None
         self.in_flight = self.most_in_flight = 0
         self.lock = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -76,6 +76,8 @@ class Handler(BaseHTTPRequestHandler):
             reply = {"message": {"role": "assistant", "content": text}} if "chat" in self.path else {}
             choice = {"index": 0, "finish_reason": server.finish, "text": text, **reply}
             choice |= {"token_ids": server.token_ids} if server.token_ids is not None else {}
+            if server.prompt_logprobs is not None:
+                choice["prompt_logprobs"] = server.prompt_logprobs(body["prompt"])
             usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
             self.answer(200, {"id": "x", "object": "text_completion", "choices": [choice], "usage": usage})
 

@@ -24,4 +24,4 @@ if TYPE_CHECKING:
 
     TeacherConfig: TypeAlias = TeacherSettings
 else:
-    TeacherConfig = named_settings(("model", "run", "policy"), _settings_type)
+    TeacherConfig = named_settings(("model", "run", "policy", "server"), _settings_type)

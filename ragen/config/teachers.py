@@ -6,6 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.model_files import NUM_DIGITS
+from starpo.ragen.config.openai_engine import OpenAIServer
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.core.settings import Settings
@@ -20,15 +21,14 @@ class TeacherSettings(Settings):
     """A teacher, and what its prompts show more than the policy's."""
 
     type: str
-    """'model': another model. 'run': a checkpoint of a run in the same store. 'policy': the policy itself."""
+    """'model': another model. 'run': a checkpoint of a run in the same store. 'policy': the policy itself. 'server': a
+    model on a server."""
     hint: Literal["none", "plan", "outcome"] = "none"
     """What the teacher's prompts say and the policy's do not. 'plan': in every turn the next actions of the
     environment's demonstrator at full skill, for Sokoban and FrozenLake their solver. 'outcome': in the first prompt
     whether this attempt succeeds and, if it does not, the actions of another one of its group that does."""
     hint_text: str = Field("\n\nHint: {hint}", max_length=2000)
     """How a hint is appended to the user's message; it contains {hint} once."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Dtype of the teacher's passes; its weights are held in float32."""
     limit_s: float | None = Field(None, gt=0)
     """Seconds that the teacher may take for a rollout; a run whose teacher takes longer ends. None: as long as it
     takes."""
@@ -77,7 +77,14 @@ class TeacherSettings(Settings):
                 )
 
 
-class ModelTeacher(TeacherSettings):
+class LoadedTeacherSettings(TeacherSettings):
+    """A teacher whose passes this machine computes."""
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Dtype of the teacher's passes; its weights are held in float32."""
+
+
+class ModelTeacher(LoadedTeacherSettings):
     """Another model with the vocabulary of the policy."""
 
     type: Literal["model"] = "model"
@@ -100,7 +107,7 @@ class ModelTeacher(TeacherSettings):
         return PretrainedPolicy(name_or_path=self.name_or_path, revision=self.revision, digest=self.digest)
 
 
-class RunTeacher(TeacherSettings):
+class RunTeacher(LoadedTeacherSettings):
     """A checkpoint of a run in the same store."""
 
     type: Literal["run"] = "run"
@@ -108,7 +115,7 @@ class RunTeacher(TeacherSettings):
     """`RUN:ITERATION`: the checkpoint after that many updates. Its key is part of the key of what it says."""
 
 
-class PolicyTeacher(TeacherSettings):
+class PolicyTeacher(LoadedTeacherSettings):
     """The policy itself, shown more (SDFT, OPSD, SDPO)."""
 
     type: Literal["policy"] = "policy"
@@ -125,5 +132,38 @@ class PolicyTeacher(TeacherSettings):
         return self
 
 
-TEACHERS: dict[str, type[TeacherSettings]] = {"model": ModelTeacher, "run": RunTeacher, "policy": PolicyTeacher}
+class ServerTeacher(OpenAIServer, TeacherSettings):
+    """A model with the policy's vocabulary on a server that scores given tokens: vLLM's, by `prompt_logprobs`."""
+
+    type: Literal["server"] = "server"
+    base_url: str = Field(pattern=r"^https?://[^\s@?#]+$")
+    """Address, including '/v1'; must not contain secrets."""
+    model: str = Field(min_length=1)
+    """Name of the model on the server. Part of the key of what it says; the address is not."""
+
+    def check_fits(self, environment: EnvironmentSettings, agent: AgentConfig, rollout: RolloutConfig) -> None:
+        """See `TeacherSettings.check_fits`.
+
+        Raises:
+            ValueError: Also if the rollout has images, or another temperature than that of a server's log-probs.
+        """
+        super().check_fits(environment, agent, rollout)
+        if agent.shows_images:
+            raise ValueError(
+                f"teacher.type = 'server' is sent tokens of text, and agent.observation = '{agent.observation}' shows "
+                "images: set teacher.type = 'model', or agent.observation = 'text'"
+            )
+        if rollout.temperature != 1.0:
+            raise ValueError(
+                "teacher.type = 'server' gives log-probs at temperature 1, to be compared with the policy's at "
+                f"rollout.temperature = {rollout.temperature:g}: set that to 1, or teacher.type = 'model'"
+            )
+
+
+TEACHERS: dict[str, type[TeacherSettings]] = {
+    "model": ModelTeacher,
+    "run": RunTeacher,
+    "policy": PolicyTeacher,
+    "server": ServerTeacher,
+}
 """Type of a teacher -> its settings."""

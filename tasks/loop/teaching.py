@@ -6,7 +6,7 @@ teacher -> key of its checkpoint, once;   turns of all attempts -> tasks.teacher
 from dataclasses import replace
 
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.teachers import ModelTeacher, PolicyTeacher, RunTeacher
+from starpo.ragen.config.teachers import ModelTeacher, PolicyTeacher, RunTeacher, ServerTeacher
 from starpo.ragen.runs.work import Keys
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered, of_kind
@@ -35,7 +35,9 @@ class Teaching:
         self._runner, self._fixed = runner, first
         self._outputs: dict[tuple[str, str], Keys] = {}
         settings = config.teacher
-        if isinstance(settings, PolicyTeacher):
+        if isinstance(settings, ServerTeacher):
+            self._fixed = first  # for its tokenizer
+        elif isinstance(settings, PolicyTeacher):
             self._fixed = first if settings.checkpoint == "first" else ""
         elif isinstance(settings, RunTeacher):
             url = runner.store_url  # empty where keys alone are derived

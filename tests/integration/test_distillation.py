@@ -18,6 +18,7 @@ from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.tasks.loop.verify import verify_run
 from tests.integration.run_digests import digests
+from tests.teacher_server import serving
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -125,6 +126,28 @@ def test_lab_measures_with_the_teacher(store: Store) -> None:
     assert {"run", "grpo", "opsd"} <= set(lab.comparison.values)
     without = compare_objectives(store, "plain", ["grpo", "opsd"])
     assert "needs a teacher, and none has scored this rollout" in without.left_out["opsd"]
+
+
+def test_server_teaches_as_its_model_does(store: Store) -> None:
+    train(store, "of-run", OF_RUN)
+    weights = {name: value for name, value in OF_RUN.items() if name.startswith("update.")}
+    with serving(store.local_folder("checkpoint", keys(store, "plain", "update", "checkpoint")[-1])) as server:
+        settings = weights | {"teacher.type": "server", "teacher.base_url": server.url, "teacher.model": "a-model"}
+        train(store, "served", settings)
+        num_asked = len(server.requests)
+        verification = verify_run(store, "served")
+        train(store, "served-again", settings)
+        assert len(server.requests) == num_asked + 1  # what was said is stored; a run begins with a question to each
+    here, there = (
+        store.read_table("teacher_logprobs", keys(store, run, "teacher", "teacher_logprobs")[0])
+        for run in ("of-run", "served")
+    )
+    assert here["is_mode"] == there["is_mode"]
+    flat = [table["logprobs"].combine_chunks().flatten().to_pylist() for table in (here, there)]
+    assert flat[1] == pytest.approx(flat[0], abs=1e-4)
+    assert {one.verdict.value for one in verification.findings if one.stage != "teacher"} == {"same"}
+    assert verification.outcome == "not shown"
+    assert keys(store, "served", "update", "checkpoint") == keys(store, "served-again", "update", "checkpoint")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.rollout.costs import take_usage
@@ -34,9 +34,13 @@ from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
+from starpo.ragen.config.teachers import ServerTeacher
 from starpo.ragen.config.vllm_engine import VLLMEngineConfig
 from starpo.ragen.core.errors import EngineError, MissingPackageError
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.learning.distillation.contexts import TeacherContexts
+from starpo.ragen.learning.distillation.scoring import LoadedTeacher
+from starpo.ragen.learning.distillation.served import score_on_server
 from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.store import Store
 from starpo.schemas.validate import validate
@@ -254,9 +258,10 @@ def test_openai_engine_with_vllms_own_server(vllm_interpreter, folders, tmp_path
         sampling = SamplingConfig(temperature=0.0, max_response_tokens=12)
         job = RolloutJob(folders[0], "key", FrozenLakeSettings(), AGENT, sampling, 512)
         here = play_shards(LocalPlayer(TorchEngine(num_threads=1, device="cpu")), job, SHARDS)
+        options = {"base_url": f"http://127.0.0.1:{port}/v1", "model": "tiny"}
         for protocol in ("vllm", "completions", "chat"):
-            options = {"base_url": f"http://127.0.0.1:{port}/v1", "model": "tiny", "protocol": protocol}
-            there, usage = take_usage(play_shards(LocalPlayer(OpenAIEngine(**options)), job, SHARDS))
+            engine = OpenAIEngine(**options, protocol=protocol)
+            there, usage = take_usage(play_shards(LocalPlayer(engine), job, SHARDS))
             assert usage["requests"] == there.num_rows
             starts = [
                 set(zip(*(turns[name].to_pylist() for name in ("trajectory_id", "initial_state_digest")), strict=True))
@@ -267,6 +272,11 @@ def test_openai_engine_with_vllms_own_server(vllm_interpreter, folders, tmp_path
                 assert there["response_ids"].to_pylist() == here["response_ids"].to_pylist()
                 assert there["state_digest"].to_pylist() == here["state_digest"].to_pylist()
                 assert usage["response_tokens"] == sum(map(len, there["response_ids"].to_pylist()))
+        contexts = TeacherContexts(here)
+        scored = score_on_server(contexts, load_tokenizer(folders[0]), ServerTeacher(**options))
+        expected = LoadedTeacher(folders[0], "key", "float32").score(contexts, 1.0, 4096)
+        assert scored.logprobs_N.tolist() == pytest.approx(expected.logprobs_N.tolist(), abs=1e-3)
+        assert (scored.is_mode_N == expected.is_mode_N).float().mean() > 0.99
         with pytest.raises(EngineError, match=r"has no model 'tini' .* it has tiny"):
             OpenAIEngine(base_url=f"http://127.0.0.1:{port}/v1", model="tini").load(folders[0], "key")
     finally:

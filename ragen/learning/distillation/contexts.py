@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.distillation.hints import Hints
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from starpo.ragen.agents.vision.image_table import ImageTable
 
 
@@ -114,6 +119,42 @@ class TeacherContexts:
         if response_mask.any():
             stop = int(np.flatnonzero(response_mask)[-1]) + 1
             self.segments.append(TeacherContext(np.array(ids[:stop], dtype=np.int64), response_mask[:stop]))
+
+
+def hinted_contexts(
+    turns: pa.Table,
+    images: "ImageTable | None",
+    hints: Hints,
+    text: str,
+    agent: AgentConfig,
+    tokenizer: "PreTrainedTokenizerBase",
+) -> TeacherContexts:
+    """Return the contexts of a teacher that is shown hints.
+
+    Args:
+        turns: Dataset `turns`.
+        images: Their images (`ragen.runs.stored_images.read_turns`).
+        hints: What the teacher is told; empty for the policy's own contexts.
+        text: Text of a hint, with the place of what it says.
+        agent: Settings of the agent, for the chat template.
+        tokenizer: The policy's.
+
+    Raises:
+        LearnerError: If a hint has no place, or the policy's prompt has it already.
+    """
+    if not hints:
+        return TeacherContexts(turns, images)
+    builder = ContextBuilder(tokenizer, agent, 1)
+    ids = {hint: _ids(builder, text.replace("{hint}", hint)) for hint in dict.fromkeys(hints.values())}
+    return TeacherContexts(
+        turns, None, {place: ids[hint] for place, hint in hints.items()}, builder.earlier.generation_ids
+    )
+
+
+def _ids(builder: ContextBuilder, text: str) -> list[int]:
+    writer = builder.encoder.writer()
+    writer.message(text)
+    return writer.finish()
 
 
 def _check_hint(

@@ -1,4 +1,4 @@
-"""Log-probs of stored responses under a teacher.
+"""Log-probs of stored responses under a teacher that is loaded here, and what is stored and measured of any teacher's.
 
     folder -> LoadedTeacher
     turns -> hints -> contexts -> micro-batches with shared prefixes -> teacher_logprobs, metrics
@@ -18,13 +18,10 @@ from torch import Tensor
 
 from starpo.ragen.agents.policy.folder import num_positions
 from starpo.ragen.agents.policy.load import load_policy
-from starpo.ragen.agents.prompting.context import ContextBuilder
-from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.distillation.contexts import TeacherContexts
-from starpo.ragen.learning.distillation.hints import Hints
 from starpo.ragen.learning.learners.data.batches import MicroBatch, micro_batches
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.models.scoring import ResponseScores, check_output_layer, row_tokens
@@ -74,33 +71,6 @@ class LoadedTeacher:
         self._row_tokens = row_tokens(model)
         self._scorer = ResponseScores(model.to(device.kind).requires_grad_(False))  # type: ignore[arg-type]
         self._runner = MicroBatchRunner(device, Runtime.current().threads, dtype)
-
-    def contexts(self, turns: pa.Table, images: object, hints: Hints, text: str, agent: AgentConfig) -> TeacherContexts:
-        """Return the teacher's contexts.
-
-        Args:
-            turns: Dataset `turns`.
-            images: Their images (`ragen.runs.stored_images.read_turns`).
-            hints: What the teacher is told.
-            text: Text of a hint, with the place of what it says.
-            agent: Settings of the agent, for the chat template.
-
-        Raises:
-            LearnerError: If a hint has no place, or the policy's prompt has it already.
-        """
-        if not hints:
-            return TeacherContexts(turns, images)  # type: ignore[arg-type]
-        builder = ContextBuilder(self.tokenizer, agent, 1)
-        ids = {hint: self._ids(builder, text.replace("{hint}", hint)) for hint in dict.fromkeys(hints.values())}
-        return TeacherContexts(
-            turns, None, {place: ids[hint] for place, hint in hints.items()}, builder.earlier.generation_ids
-        )
-
-    @staticmethod
-    def _ids(builder: ContextBuilder, text: str) -> list[int]:
-        writer = builder.encoder.writer()
-        writer.message(text)
-        return writer.finish()
 
     def score(
         self, contexts: TeacherContexts, temperature: float, token_budget: int, limit_s: float | None = None

@@ -65,6 +65,8 @@ def _repeatable_work(visit: Visit, manifest: Manifest | None, config: StarPOConf
         reason = visit.excuse or "it came from elsewhere and cannot be recomputed here"
         raise NotComputedError(Verdict.NOT_SHOWN, reason)
     check_can_be_played(visit, config, manifest)
+    if visit.stage == "teacher" and config.teacher is not None and config.teacher.type == "server":
+        raise NotComputedError(Verdict.NOT_SHOWN, "a server said it, which is not asked again")
     if manifest is None or visit.stage in ARITHMETIC:
         return visit.work
     if not manifest.is_deterministic:

@@ -10,11 +10,12 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban
 
 PLAN = {"teacher.type": "policy", "teacher.hint": "plan"}
+SERVER = {"teacher.type": "server", "teacher.base_url": "http://127.0.0.1:8000/v1", "teacher.model": "large"}
 
 
 def test_there_is_no_teacher_by_default() -> None:
     assert preset("smoke").teacher is None
-    assert set(TEACHERS) == {"model", "run", "policy"}
+    assert set(TEACHERS) == {"model", "run", "policy", "server"}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,14 @@ def test_there_is_no_teacher_by_default() -> None:
         ({"update.distillation_coefficient": 1.0}, "weighs what a teacher says, and there is none: set teacher.type"),
         ({"update.reward_coefficient": 0.0}, "set distillation_coefficient, or reward_coefficient = 1"),
         ({"teacher.type": "policy"}, "has nothing to teach: set hint = 'plan' or 'outcome'"),
-        ({"teacher.type": "oracle"}, "no such type; known: model, module:attribute, policy, run"),
+        ({**SERVER, "rollout.temperature": 0.7}, "at rollout.temperature = 0.7: set that to 1, or teacher.type"),
+        (
+            {**SERVER, "agent.observation": "image", "policy.patch_size": 32, "evaluation.variants": {}},
+            "set teacher.type = 'model', or agent.observation = 'text'",
+        ),
+        ({**SERVER, "teacher.base_url": "http://me:secret@host/v1"}, "teacher.base_url"),
+        ({**SERVER, "teacher.dtype": "bfloat16"}, "teacher.dtype"),
+        ({"teacher.type": "oracle"}, "no such type; known: model, module:attribute, policy, run, server"),
         ({"teacher.type": "mine:Teacher"}, "there is no teacher of type 'mine:Teacher'"),
         ({"teacher.type": "run", "teacher.checkpoint": "mine"}, "teacher.checkpoint"),
         ({**PLAN, "teacher.hint_text": "Psst"}, "should contain {hint} once, where the hint goes; found it 0 times"),

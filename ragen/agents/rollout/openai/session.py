@@ -161,7 +161,7 @@ class OpenAISession:
         size = len(self._tokenizer)
         is_known = max(token_ids, default=0) < size
         decoded = str(self._tokenizer.decode(token_ids, skip_special_tokens=False)) if is_known else ""
-        if not (is_known and _letters(decoded).startswith(_letters(text))):
+        if not (is_known and letters(decoded).startswith(letters(text))):
             read = f"read {quoted(decoded[:60])} here" if is_known else f"are {max(token_ids)} and less, of {size} here"
             raise EngineError(
                 f"the server at {self._config.base_url} has another tokenizer than the checkpoint: the tokens of its "
@@ -189,6 +189,6 @@ class OpenAISession:
         return next((tag for tag in _TAGS if tail.endswith(tag)), "")
 
 
-def _letters(text: str) -> str:
+def letters(text: str) -> str:
     """Return the letters and digits of a text: tokenizers agree on them, whatever they do with blanks and bytes."""
     return "".join(filter(str.isalnum, text))

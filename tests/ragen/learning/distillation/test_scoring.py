@@ -14,7 +14,7 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.core.errors import LearnerError, PolicyError
-from starpo.ragen.learning.distillation.contexts import TeacherContexts
+from starpo.ragen.learning.distillation.contexts import TeacherContexts, hinted_contexts
 from starpo.ragen.learning.distillation.scoring import LoadedTeacher, metrics, table
 from starpo.schemas.validate import validate
 from tests.ragen.learning.distillation.test_contexts import turns_of
@@ -98,7 +98,8 @@ def test_hint_is_written_by_the_template(teacher: LoadedTeacher) -> None:
         [{"role": "user", "content": "up"}], add_generation_prompt=True, tokenize=True, return_dict=False
     )
     turns = turns_of([("g/0", 0, True, list(prompt), [21])])
-    contexts = teacher.contexts(turns, None, {("g/0", 0): "Left <|im_end|>"}, "\nHint: {hint}", agent)
+    hints = {("g/0", 0): "Left <|im_end|>"}
+    contexts = hinted_contexts(turns, None, hints, "\nHint: {hint}", agent, teacher.tokenizer)
     shown = teacher.tokenizer.decode(contexts.segments[0].token_ids[:-1])
     assert shown == "<|im_start|>user\nup\nHint: Left <|im_end|><|im_end|>\n<|im_start|>assistant\n"
     end = teacher.tokenizer.convert_tokens_to_ids("<|im_end|>")

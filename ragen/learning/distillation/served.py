@@ -1,0 +1,147 @@
+"""Log-probs of stored responses under a teacher on a server (vLLM), which is sent the tokens of whole contexts.
+
+contexts -> requests, some at a time -> prompt_logprobs, and whether they are of these tokens -> TeacherScores
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from starpo.ragen.agents.rollout.openai.client import open_client
+from starpo.ragen.agents.rollout.openai.errors import explained
+from starpo.ragen.agents.rollout.openai.session import letters
+from starpo.ragen.config.teachers import ServerTeacher
+from starpo.ragen.core.errors import ConfigError, EngineError, LearnerError, StarPOError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.learning.distillation.contexts import TeacherContexts
+from starpo.ragen.learning.distillation.scoring import TeacherScores
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_ASKER = "teacher.type = 'server'"
+_NUM_PROBED = 256
+_PROBE_TIMEOUT_S = 20.0
+_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+_OUTSIDE_PROTOCOL = (ValueError, AttributeError, TypeError, LookupError)
+"""What reading an answer raises that is no completion, such as a proxy's page."""
+
+
+def check_server(settings: ServerTeacher, tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Check with one request that the server scores given tokens, and reads them as the policy writes them.
+
+    Args:
+        settings: The server.
+        tokenizer: The policy's. Of its tokens, 256 are asked for, evenly spread.
+
+    Raises:
+        EngineError: If the server does not respond, refuses the key, does not have the model or scores no tokens.
+        ConfigError: If one of the tokens stands for other text there.
+        MissingPackageError: If the package `openai` is not installed.
+    """
+    hasty = {"timeout_s": min(settings.timeout_s, _PROBE_TIMEOUT_S), "max_retries": min(settings.max_retries, 1)}
+    ids = np.unique(np.linspace(0, len(tokenizer) - 1, _NUM_PROBED).astype(int)).tolist()
+    with closing(_Requests(settings.model_copy(update=hasty), tokenizer)) as requests:
+        requests.score(ids)
+
+
+def score_on_server(
+    contexts: TeacherContexts, tokenizer: "PreTrainedTokenizerBase", settings: ServerTeacher
+) -> TeacherScores:
+    """Score all response tokens, at temperature 1.
+
+    Args:
+        contexts: At least one.
+        tokenizer: The policy's.
+        settings: The server, and how long it may take.
+
+    Raises:
+        EngineError: If the server fails after all retries, or scores no tokens.
+        ConfigError: If a token stands for other text there.
+        LearnerError: If it takes longer than its limit.
+    """
+    requests = _Requests(settings, tokenizer)
+    logprobs_N, is_mode_N = torch.zeros(contexts.num_tokens), torch.zeros(contexts.num_tokens, dtype=torch.bool)
+    threads = ThreadPoolExecutor(settings.max_concurrent, thread_name_prefix="teacher")
+    try:
+        scoring = {
+            threads.submit(requests.score, context.token_ids.tolist()): (int(start), context.response_mask)
+            for start, context in zip(contexts.segment_start, contexts.segments, strict=True)
+        }
+        for done in as_completed(scoring, settings.limit_s):
+            start, response_mask = scoring[done]
+            scores = [done.result()[place] for place in np.flatnonzero(response_mask)]
+            logprobs_N[start : start + len(scores)] = torch.tensor([logprob for logprob, _ in scores])
+            is_mode_N[start : start + len(scores)] = torch.tensor([rank == 1 for _, rank in scores])
+    except TimeoutError:
+        raise LearnerError(
+            f"the teacher at {settings.base_url} has not scored this rollout in teacher.limit_s = "
+            f"{settings.limit_s:g}: raise the limit, or teacher.max_concurrent = {settings.max_concurrent}"
+        ) from None
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        requests.close()
+    return TeacherScores(logprobs_N, is_mode_N)
+
+
+class _Requests:
+    """Requests to a teacher's server, from any thread."""
+
+    def __init__(self, settings: ServerTeacher, tokenizer: "PreTrainedTokenizerBase") -> None:
+        self._settings, self._tokenizer = settings, tokenizer
+        self._client = open_client(settings, _ASKER)
+        self._letters = dict[int, str | None]()  # of the tokens so far; None where bytes make no character
+
+    def score(self, ids: Sequence[int]) -> list[tuple[float, int]]:
+        """Return log-prob and rank of each token, the first of which has none: (0.0, 0)."""
+        import openai
+
+        try:
+            completion = self._client.completions.create(
+                model=self._settings.model,
+                prompt=list(ids),
+                temperature=0.0,
+                extra_body={"prompt_logprobs": 0},
+                **{self._settings.limit_parameter: 1},
+            )
+            given = getattr(completion.choices[0], "prompt_logprobs", None)
+            if not isinstance(given, list):
+                raise EngineError(
+                    f"the server at {self._settings.base_url} returns no prompt_logprobs, so it cannot score the "
+                    "policy's tokens: take one that does, such as vLLM's"
+                )
+            return [(0.0, 0), *(self._read(one, number) for one, number in zip(given[1:], ids[1:], strict=True))]
+        except StarPOError:
+            raise
+        except (openai.OpenAIError, *_OUTSIDE_PROTOCOL) as error:
+            raise explained(error, self._settings, self._settings.max_retries, "teacher") from None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _read(self, given: dict[str, dict[str, Any]], number: int) -> tuple[float, int]:
+        entry = given[str(number)]
+        logprob, rank, text = float(entry["logprob"]), int(entry["rank"]), entry.get("decoded_token")
+        if not -float("inf") < logprob <= 0.0:
+            raise LearnerError(
+                f"the teacher at {self._settings.base_url} gives token {number} a log-probability of {logprob:g}"
+            )
+        if isinstance(text, str):
+            self._check_text(number, text)
+        return logprob, rank
+
+    def _check_text(self, number: int, text: str) -> None:
+        if number not in self._letters:
+            here = str(self._tokenizer.decode([number]))
+            self._letters[number] = None if _UNKNOWN in here else letters(here)
+        expected = self._letters[number]
+        if expected is not None and expected != letters(text):
+            raise ConfigError(
+                f"the teacher at {self._settings.base_url} has another vocabulary than the policy: token {number} is "
+                f"{quoted(str(self._tokenizer.decode([number])))} here and {quoted(text)} there. A teacher scores the "
+                "policy's tokens, so it needs the policy's tokenizer: take a model of the same family"
+            )
