@@ -37,6 +37,7 @@ from tests.integration.run_digests import Digests, digests
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(900)]
 
 FEW = {"any": 1, "inside": 1, "computing": 1, "starting": 1}
+SOME = {"any": 4, "inside": 4, "computing": 6, "starting": 1}
 MANY = {"any": 8, "inside": 8, "computing": 6, "starting": 3}
 HUNDRED = {"any": 32, "inside": 32, "computing": 24, "starting": 12}
 """Number of kills of each sort."""
@@ -58,6 +59,10 @@ VISUAL = {"policy.patch_size": 32, "agent.observation": "image", "evaluation.var
 LAST_MOMENT = {"any": 8, "inside": 2}
 """Minimum number of moments per artifact, by sort."""
 SEED = 20
+TAUGHT = {
+    **SMALL, "teacher.type": "policy", "teacher.hint": "plan", "update.distillation_coefficient": 0.5,
+}  # fmt: skip
+"""Settings of a run with a teacher."""
 RUN = "mortal"
 ROOT = Path(__file__).parents[2]
 Answer = dict[str, Any]
@@ -239,10 +244,11 @@ def assert_only_kept_are_stored(store: Store, overrides: dict[str, Any]) -> None
         pytest.param(SMALL, FEW, marks=pytest.mark.thorough),
         (SPARSE, FEW),
         pytest.param(VISUAL, FEW, marks=pytest.mark.thorough),
+        pytest.param(TAUGHT, SOME, marks=pytest.mark.thorough),
         pytest.param({}, MANY, marks=pytest.mark.thorough),
         pytest.param(LARGE, HUNDRED, marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
     ],
-    ids=["4", "4-sparse", "4-visual", "25", "100-large"],
+    ids=["4", "4-sparse", "4-visual", "15-taught", "25", "100-large"],
     scope="module",
 )
 def test_killed_run_ends_as_undisturbed(
@@ -287,6 +293,8 @@ def test_killed_run_ends_as_undisturbed(
     assert Counter(how.partition(":")[0] for how, _ in deaths) == wanted
     died_in = {phase.partition(" ")[0] for phase in phases}  # `update done` is reported between stages
     assert len(died_in) >= 2, "they are not spread over the run"
+    if overrides is TAUGHT:
+        assert "teacher" in died_in
     if wanted is MANY:
         assert died_in >= {"warm_start", "update", "evaluate"}, "they are not spread over the run"
         assert died_in & {"rollout", "reward", "variance_filter", "diagnose", "probe"}, "nor over short stages"
