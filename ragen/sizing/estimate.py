@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.torch_engine import TorchEngineConfig
-from starpo.ragen.sizing.architecture import Architecture
+from starpo.ragen.sizing.architecture import Architecture, known_architecture
 from starpo.ragen.sizing.device import GIB, Machine
 from starpo.ragen.sizing.imitation import imitation_parts
 from starpo.ragen.sizing.memory import BYTES, DType, MemoryItem, kv_cache_bytes, scaled
@@ -111,7 +111,7 @@ def estimate(config: StarPOConfig, architecture: Architecture, machine: Machine)
         num_trained=trained_parameters(config, architecture),
         num_gpus=0 if is_cpu else num_gpus(config),
         memory=Memory(
-            [_base(num_processes + ranks, is_cpu=is_cpu), *states, *weights],
+            [_base(num_processes + ranks, is_cpu=is_cpu), *states, *weights, *_teacher(config, architecture)],
             caches,
             update,
             [_base(ranks, is_cpu=is_cpu), *imitation] if imitation else [],
@@ -159,6 +159,23 @@ def _learner_states(
     if not sharding.stage:  # models take their steps in turn, and free their gradients
         gradients = [max(gradients, key=lambda part: part.size_bytes)]
     return states, gradients, [part for model in models for part in model.host]
+
+
+def _teacher(config: StarPOConfig, architecture: Architecture) -> list[MemoryItem]:
+    """Return the teacher's weights, if it is a model here; they stay loaded between its stages."""
+    if config.teacher is None:
+        return []
+    from starpo.ragen.config.teachers import ModelTeacher, ServerTeacher
+
+    teacher = config.teacher
+    known: Architecture | None = architecture
+    if isinstance(teacher, ServerTeacher):
+        return []
+    if isinstance(teacher, ModelTeacher):
+        known = known_architecture(config.model_copy(update={"policy": teacher.policy}))
+    if known is None:
+        return [MemoryItem("teacher", 0.0, "of unknown size here: not counted")]
+    return [MemoryItem("teacher", 4.0 * known.num_parameters, f"4 P, P = {known.num_parameters:,}")]
 
 
 def _update_pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTokens) -> Pass:

@@ -127,6 +127,21 @@ def test_lora_has_one_frozen_copy() -> None:
     assert checkpoint_bytes(config, architecture) == pytest.approx(2 * 12 * adapters, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("teacher", "expected"),
+    [
+        ({"type": "policy", "checkpoint": "first"}, ["4 P, P = 3,085,938,688"]),
+        ({"type": "model", "name_or_path": "Qwen/Qwen2.5-7B-Instruct"}, ["4 P, P = 7,615,616,512"]),
+        ({"type": "model", "name_or_path": "someone/else"}, ["of unknown size here: not counted"]),
+        ({"type": "server", "base_url": "http://127.0.0.1:8000/v1", "model": "large"}, []),
+    ],
+)
+def test_teacher_stays_in_memory(teacher: dict[str, Any], expected: list[str]) -> None:
+    config = preset("sokoban-paper-3b-lora", {"teacher": teacher})
+    run_estimate = estimate(config, architecture_of(config), Machine(80 * GIB, 1))
+    assert [part.formula for part in run_estimate.memory.always if part.name == "teacher"] == expected
+
+
 def test_ranks_share_what_zero_cuts_up() -> None:
     overrides = {"update.learner": "deepspeed", "update.deepspeed.zero_stage": 3, "update.deepspeed.num_ranks": 4}
     config = preset("sokoban-paper", overrides)
