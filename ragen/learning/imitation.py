@@ -168,6 +168,12 @@ def _fine_tune_here(
     runner = MicroBatchRunner(device, NUM_PARTS, config.dtype)
     split = in_prefix_rows(config.micro_batch_tokens, row_tokens(model), 1 if device.is_gpu else NUM_PARTS)
     trained = TorchModel(ResponseScores(model), ModelOptimiser(model, schedule))
+
+    def on_step(number: int, total: int) -> None:
+        give_back_freed_memory()  # blocks of many sizes: what is freed would add up from step to step
+        if on_progress is not None:
+            on_progress(number, total)
+
     return learn(
         trained,
         data.examples,
@@ -176,6 +182,6 @@ def _fine_tune_here(
         config.seed,
         runner,
         split,
-        on_progress=on_progress,
+        on_progress=on_step,
         images=data.images,
     )
