@@ -35,10 +35,8 @@ def fill_in(settings: Mapping[str, Any]) -> dict[str, Any]:
     elif precision not in ("float32", "bfloat16"):
         return dict(settings)
     left_out = {table for table in _OPTIONAL if _get(settings, table) is None}
-    if _get(settings, "rollout.engine") not in (None, "torch"):
-        left_out.add("rollout.torch")
-    if _get(settings, "teacher.type") == "server":
-        left_out.add("teacher")
+    left_out |= {"teacher"} if _get(settings, "teacher.type") == "server" else set()
+    left_out |= set() if _get(settings, "rollout.engine") in (None, "torch") else {"rollout.torch"}
     places = [path.split(".") for path in DTYPES if path.rpartition(".")[0] not in left_out]
     filled = reduce(lambda table, names: _with(table, names, precision), places, dict(settings))
     return {**filled, "precision": precision}

@@ -172,8 +172,7 @@ class StarPOConfig(Settings):
         elif "teacher" in self.update.needs:
             raise ValueError(
                 f"update.distillation_coefficient = {self.update.distillation_coefficient:g} weighs what a teacher "
-                "says, and there is none: set teacher.type to 'model', 'run', 'policy' or 'server' "
-                "(docs/distillation.md)"
+                "says, and there is none: set teacher.type (docs/distillation.md)"
             )
         if "credits" in self.update.needs:
             self._check_credit()

@@ -7,12 +7,13 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.model_files import NUM_DIGITS
 from starpo.ragen.config.openai_engine import OpenAIServer
-from starpo.ragen.config.policy import PretrainedPolicy
+from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.core.settings import Settings
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type
 
+Policy = TinyPolicy | PretrainedPolicy
 PLACE = "{hint}"
 """Where a hint's text names the hint."""
 
@@ -32,6 +33,14 @@ class TeacherSettings(Settings):
     limit_s: float | None = Field(None, gt=0)
     """Seconds that the teacher may take for a rollout; a run whose teacher takes longer ends. None: as long as it
     takes."""
+
+    def loaded(self, policy: Policy) -> Policy | None:
+        """Return the settings of the model that the teacher's stage loads, for its size; None if it loads none.
+
+        Args:
+            policy: The run's policy.
+        """
+        return policy
 
     @field_validator("hint_text")
     @classmethod
@@ -101,6 +110,10 @@ class ModelTeacher(LoadedTeacherSettings):
         name = info.data.get("name_or_path")
         return PretrainedPolicy(name_or_path=name, digest=digest).digest if name else digest
 
+    def loaded(self, policy: Policy) -> Policy:
+        """See `TeacherSettings.loaded`."""
+        return self.policy
+
     @property
     def policy(self) -> PretrainedPolicy:
         """The model as one that a run could start from."""
@@ -140,6 +153,9 @@ class ServerTeacher(OpenAIServer, TeacherSettings):
     """Address, including '/v1'; must not contain secrets."""
     model: str = Field(min_length=1)
     """Name of the model on the server. Part of the key of what it says; the address is not."""
+
+    def loaded(self, policy: Policy) -> None:
+        """See `TeacherSettings.loaded`."""
 
     def check_fits(self, environment: EnvironmentSettings, agent: AgentConfig, rollout: RolloutConfig) -> None:
         """See `TeacherSettings.check_fits`.

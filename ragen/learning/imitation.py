@@ -175,13 +175,6 @@ def _fine_tune_here(
             on_progress(number, total)
 
     return learn(
-        trained,
-        data.examples,
-        config.steps,
-        config.batch_size,
-        config.seed,
-        runner,
-        split,
-        on_progress=on_step,
-        images=data.images,
-    )
+        trained, data.examples, config.steps, config.batch_size, config.seed, runner, split,
+        on_progress=on_step, images=data.images,
+    )  # fmt: skip

@@ -6,13 +6,16 @@ The learner runs update after update, as in the run itself (`loaded_learner`); n
 (`newest_policies`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from starpo.ragen.agents.policy.complete import complete_in_place
 from starpo.ragen.config.device import Device
+from starpo.ragen.core.counts import duration
 from starpo.ragen.core.errors import DerivationError
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.visible import quoted
@@ -31,6 +34,8 @@ Proof = Literal["checkpoint", "samples", "none"]
 """Proof that a checkpoint is the original one: its digest; or, if its manifest is lost, the digest of the samples of
 the update that made it; 'none' if the digests differ because the learner is not deterministic."""
 
+_TELL_EVERY_S = 20.0
+_log = logging.getLogger(__name__)
 _WEIGHTS = ("model", "adapter_model")
 """How the names of a policy's weights begin."""
 
@@ -105,6 +110,26 @@ def repeat_update(
         if must_be_proved and step.proof == "none":
             raise _unproved(made, recipe)
     return step
+
+
+def telling(num_updates: int) -> Callable[[Step], None]:
+    """Return a callback that says, now and then, how many of so many updates are repeated, and how long the rest takes.
+
+    A small policy's are over before there is anything to say.
+    """
+    begin = last = time.monotonic()
+    num_done = 0
+
+    def tell(_: Step) -> None:
+        nonlocal num_done, last
+        num_done += 1
+        now = time.monotonic()
+        if num_done < num_updates and now - last >= _TELL_EVERY_S:
+            left = duration((now - begin) / num_done * (num_updates - num_done))
+            _log.warning("%d of %d updates are repeated, about %s left", num_done, num_updates, left)
+            last = now
+
+    return tell
 
 
 @contextmanager

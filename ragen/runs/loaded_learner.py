@@ -114,7 +114,7 @@ class LoadedLearner:
         self,
         store: Store,
         recipe: Recipe,
-        on_step: "Callable[[Step], None]" = lambda _: None,
+        on_step: "Callable[[Step], None] | None" = None,
         *,
         must_be_proved: bool = True,
     ) -> "Iterator[Derivation]":
@@ -123,7 +123,7 @@ class LoadedLearner:
         Args:
             store: Store of its inputs.
             recipe: Recipe with at least one update.
-            on_step: Called after every update.
+            on_step: Called after every update. None: what is left is logged now and then.
             must_be_proved: Whether to fail at the first update that need not have given the original.
 
         Yields:
@@ -133,9 +133,10 @@ class LoadedLearner:
             DerivationError: If a deterministic learner gave another result than the original, or proof is lacking.
             ArtifactDamagedError: If the kept checkpoint or a rollout differs from what was written.
         """
-        from starpo.ragen.runs.derive import Derivation, repeat_update
+        from starpo.ragen.runs.derive import Derivation, repeat_update, telling
 
         assert recipe.updates
+        on_step = on_step or telling(len(recipe.updates))
         steps: list[Step] = []
         for made in recipe.updates:
             learner = self._before(store, made, recipe)

@@ -111,7 +111,7 @@ def estimate(config: StarPOConfig, architecture: Architecture, machine: Machine)
         num_trained=trained_parameters(config, architecture),
         num_gpus=0 if is_cpu else num_gpus(config),
         memory=Memory(
-            [_base(num_processes + ranks, is_cpu=is_cpu), *states, *weights, *_teacher(config, architecture)],
+            [_base(num_processes + ranks, is_cpu=is_cpu), *states, *weights, *_teacher(config)],
             caches,
             update,
             [_base(ranks, is_cpu=is_cpu), *imitation] if imitation else [],
@@ -161,21 +161,14 @@ def _learner_states(
     return states, gradients, [part for model in models for part in model.host]
 
 
-def _teacher(config: StarPOConfig, architecture: Architecture) -> list[MemoryItem]:
-    """Return the teacher's weights, if it is a model here; they stay loaded between its stages."""
-    if config.teacher is None:
+def _teacher(config: StarPOConfig) -> list[MemoryItem]:
+    """Return the weights of a teacher that is loaded here; they stay between its stages."""
+    policy = config.teacher and config.teacher.loaded(config.policy)
+    if policy is None:
         return []
-    from starpo.ragen.config.teachers import ModelTeacher, ServerTeacher
-
-    teacher = config.teacher
-    known: Architecture | None = architecture
-    if isinstance(teacher, ServerTeacher):
-        return []
-    if isinstance(teacher, ModelTeacher):
-        known = known_architecture(config.model_copy(update={"policy": teacher.policy}))
-    if known is None:
-        return [MemoryItem("teacher", 0.0, "of unknown size here: not counted")]
-    return [MemoryItem("teacher", 4.0 * known.num_parameters, f"4 P, P = {known.num_parameters:,}")]
+    known = known_architecture(config.model_copy(update={"policy": policy}))
+    size = known.num_parameters if known else 0
+    return [MemoryItem("teacher", 4.0 * size, f"4 P, P = {size:,}" if known else "of unknown size here: not counted")]
 
 
 def _update_pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTokens) -> Pass:

@@ -9,7 +9,7 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.config.device import Device
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, DerivationError
-from starpo.ragen.runs import loaded_learner
+from starpo.ragen.runs import derive, loaded_learner
 from starpo.ragen.runs.derive import Step, restore
 from starpo.ragen.runs.execution import InProcess
 from starpo.ragen.runs.loaded_learner import LoadedLearner
@@ -61,6 +61,18 @@ def test_players_get_policy_without_storing(adapted_store: Store, loaded: Loaded
     assert (folder / "model.safetensors").read_text() == "weights"
     assert [loaded.policies.find(key_of(number)) is not None for number in NUMBERS] == [False, True, True]
     assert files(adapted_store) == before
+
+
+def test_long_derivation_says_what_is_left(
+    adapted_store: Store, loaded: LoadedLearner, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(derive, "_TELL_EVERY_S", 0.0)
+    loaded.policy_folder(adapted_store, key_of(3))
+    texts = [record.getMessage() for record in caplog.records]
+    assert [text.partition(", about")[0] for text in texts[1:]] == [
+        "1 of 3 updates are repeated",
+        "2 of 3 updates are repeated",
+    ]
 
 
 def test_next_derivation_continues_from_learner(
