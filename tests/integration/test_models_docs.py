@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from starpo.flows.cli.options import parse_overrides
 from starpo.flows.cli.plan import plan
 from starpo.flows.presets import preset
 from starpo.ragen.advice import usual_learning_rate
@@ -61,6 +62,5 @@ def test_the_table_has_three_sizes() -> None:
 def test_commands_on_page_name_existing_things() -> None:
     """Of the commands that the test in the second tier runs, the presets and settings exist."""
     for name, settings in re.findall(r"^starpo (?:train|validate) (\S+-smollm2)(.*)$", PAGE, re.MULTILINE):
-        assigned = dict(text.split("=") for text in re.findall(r"--set (\S+)", settings))
-        config = preset(name, {path: json.loads(value) for path, value in assigned.items()})
+        config = preset(name, parse_overrides(re.findall(r"--set (\S+)", settings)))
         assert isinstance(config.policy, PretrainedPolicy)

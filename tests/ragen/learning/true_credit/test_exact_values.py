@@ -59,6 +59,7 @@ def test_means_approach_exact_values(played: Played, value: Callable[..., float]
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("played", "value"), CASES, indirect=["played"])
 def test_intervals_cover_at_stated_rate(played: Played, value: Callable[..., float]) -> None:
     exact = played.exact(value)
