@@ -8,8 +8,8 @@ from typing import Literal
 
 from starpo.ragen.sizing.architecture import Architecture, Vision
 
-DType = Literal["float32", "bfloat16"]
-BYTES: dict[DType, int] = {"float32": 4, "bfloat16": 2}
+DType = Literal["float32", "bfloat16", "float16"]
+BYTES: dict[DType, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 ADAMW_BYTES = 8
 """Bytes per parameter: two float32 moments."""
 MUON_BYTES = 4

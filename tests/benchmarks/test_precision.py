@@ -20,7 +20,7 @@ from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import warm_start
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
-DTYPES = ("float32", "bfloat16")
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 def test_the_default_pair_has_no_gap(tmp_path: Path) -> None:

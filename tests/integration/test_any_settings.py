@@ -119,7 +119,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "update.optimiser.type": ("muon", "adamw"),
     "update.critic.warmup_updates": (0, 1),
     "update.lora": (None, None, {"rank": 4, "alpha": 8}),
-    "update.dtype": ("float32", "float32", "bfloat16"),
+    "update.dtype": ("float32", "float32", "bfloat16", "float16"),
     "diagnostics.probe_every": (0, 1),
     "diagnostics.gradients_every": (0, 0, 1),
 }

@@ -1,4 +1,4 @@
-"""A run in bfloat16 is recorded as such, and verified to the bit by the machine that made it."""
+"""A run in half precision is recorded as such, and verified to the bit by the machine that made it."""
 
 import json
 from contextlib import nullcontext
@@ -28,6 +28,15 @@ def test_bfloat16_run_is_verified(folder: Path) -> None:
     assert played.settings["rollout"]["torch"]["dtype"] == learned.settings["dtype"] == "bfloat16"
     assert learned.headline["update/old_behaviour_gap_mean"] > 1e-4, "engine and learner round differently"
     assert verify(folder, **AFTER_START).exit_code == 0
+
+
+def test_float16_run_is_verified(tmp_path: Path) -> None:
+    dtypes = {"update.dtype": "float16", "rollout.torch.dtype": "float16"}
+    train_run(preset("smoke", {**dtypes, "iterations": 1}), store=str(tmp_path / "store"), run=RUN)
+    learned = manifest_of(artifact(tmp_path / "store", 0, "update", "checkpoint"))
+    assert learned.settings["dtype"] == "float16"
+    assert 1e-5 < learned.headline["update/old_behaviour_gap_mean"] < 0.003
+    assert verify(tmp_path / "store", **AFTER_START).exit_code == 0
 
 
 def test_other_instructions_are_not_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

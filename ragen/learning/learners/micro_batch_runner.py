@@ -34,7 +34,7 @@ class MicroBatchRunner:
             device: Computes the micro-batches.
             num_threads: Micro-batches that run in parallel on a CPU; None for torch's number of threads. Always 1 on
                 a GPU.
-            dtype: 'float32', or 'bfloat16' for autocast; weights keep their dtype.
+            dtype: 'float32', or 'bfloat16' or 'float16' for autocast; weights keep their dtype.
         """
         self.device = torch.device(device.kind)
         self.num_threads = 1 if device.is_gpu else num_threads or torch.get_num_threads()
@@ -95,8 +95,8 @@ class MicroBatchRunner:
 
     def _precision(self) -> torch.autocast:
         # no cache: it is shared by all threads, and would mix their graphs
-        is_coarse = self.dtype == "bfloat16"
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_coarse, cache_enabled=False)
+        dtype = getattr(torch, self.dtype)
+        return torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32, cache_enabled=False)
 
     @contextmanager
     def alone(self, num_threads: int = 1) -> Iterator[None]:

@@ -62,6 +62,12 @@ def test_muon_is_refused_with_deepspeed(place):
     UpdateConfig.model_validate({"learner": "deepspeed", "advantage": "grpo", "critic": {"optimiser": muon}})
 
 
+def test_float16_is_refused_with_deepspeed():
+    with pytest.raises(ValidationError, match=r"update\.dtype = 'float16' needs learner = 'torch'.*'bfloat16'"):
+        UpdateConfig.model_validate({"learner": "deepspeed", "dtype": "float16"})
+    UpdateConfig.model_validate({"dtype": "float16"})
+
+
 def test_run_length_keyed_if_rate_falls():
     def key(iterations: int, **settings: object) -> str:
         config = preset("smoke", {"iterations": iterations, "update.optimiser.decay": "constant", **settings})

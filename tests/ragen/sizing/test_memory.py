@@ -34,13 +34,13 @@ def kept_bytes(architecture: Architecture, num_tokens: int, dtype: str, *, is_ma
     sees = torch.ones(1, 1, num_tokens, num_tokens, dtype=torch.bool).tril() if is_masked else None
     with (
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
-        torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bfloat16", cache_enabled=False),
+        torch.autocast("cpu", dtype=getattr(torch, dtype), enabled=dtype != "float32", cache_enabled=False),
     ):
         model.model(input_ids=ids, attention_mask=sees, use_cache=False)
     return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("num_tokens", [96, 256])
 def test_activations_are_what_torch_keeps(dtype: str, num_tokens: int) -> None:
     """Within 3 percent; the rest is positions, rotary embeddings and token ids."""

@@ -41,7 +41,7 @@ class TorchEngine:
         num_threads: int | None = None,
         *,
         device: Literal["cpu", "cuda"] | None = None,
-        dtype: Literal["auto", "float32", "bfloat16"] = "auto",
+        dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
     ) -> None:
         """Configure device and precision; `load` does the work.
 

@@ -195,7 +195,7 @@ class FusedDecoder:
         pairs = rotated.unflatten(-1, (-1, self._D // 2, 2))
         if rotated.dtype == torch.float32:
             torch.view_as_complex(pairs).mul_(rotations_N1)
-        else:  # torch has no complex bfloat16
+        else:  # torch has no complex bfloat16, and hardly a complex float16
             pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()) * rotations_N1))
         return qkv_NQ
 

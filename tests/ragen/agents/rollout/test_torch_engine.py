@@ -172,7 +172,7 @@ def digest_of_a_shard(folder, dtype):
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_same_shard_same_bytes_across_processes(policies, dtype):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from tests.ragen.agents.rollout import test_torch_engine; "
@@ -339,20 +339,21 @@ def test_a_diverged_policy_is_named(policies):
         engine.session(SAMPLING, STOPS).generate([Request("s", [30], token_uniforms(0, 0, 9), 0)])
 
 
-def test_bfloat16_follows_float32(policies):
+@pytest.mark.parametrize(("dtype", "nats"), [("bfloat16", 0.3), ("float16", 0.04)])
+def test_half_precision_follows_float32(policies, dtype, nats):
     folder, model = policies["qwen2"]
-    engine = TorchEngine(device="cpu", dtype="bfloat16")
+    engine = TorchEngine(device="cpu", dtype=dtype)
     engine.load(folder, "a")
     sampling = SamplingConfig(max_response_tokens=9)
     gaps = [
         np.abs(response.logprobs - reference_logprobs(model, request, response, sampling)).mean()
         for request, response in play(engine.session(sampling, STOPS), "full")
     ]
-    assert np.mean(gaps) < 0.3
+    assert np.mean(gaps) < nats
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_gpu_repeats_same_bytes(policies, dtype):
     played = []
     for _ in range(2):

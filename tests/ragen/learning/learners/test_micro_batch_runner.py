@@ -30,7 +30,8 @@ def test_lookahead_is_limited_by_threads():
     results.close()
 
 
-def test_workers_are_single_threaded_in_dtype():
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_workers_are_single_threaded_in_dtype(dtype):
     threads = set()
 
     def look(_):
@@ -38,7 +39,7 @@ def test_workers_are_single_threaded_in_dtype():
         threads.add((threading.get_ident(), torch.get_num_threads()))
         return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
 
-    assert set(MicroBatchRunner(CPU, 2, "bfloat16").run(look, range(6))) == {torch.bfloat16}
+    assert set(MicroBatchRunner(CPU, 2, dtype).run(look, range(6))) == {getattr(torch, dtype)}
     assert {count for _, count in threads} == {1}
     assert len(threads) == 2
 

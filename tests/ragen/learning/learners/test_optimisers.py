@@ -132,3 +132,27 @@ def test_nonfinite_gradient_changes_nothing():
     assert not torch.isfinite(torch.tensor(optimiser.step(1.0)))
     assert torch.equal(layer.weight, before)
     assert not optimiser.state_tensors()
+
+
+@pytest.mark.parametrize("size", [1e-8, 1e-3, 3e2], ids=["would vanish", "ordinary", "overflows at the first scale"])
+def test_float16_gradients_are_float32_s(size):
+    """By layers, so that gradients between them are in float16, whose smallest number is 6e-8 and largest 65,504."""
+    first, second = (nn.Linear(16, 16, bias=False) for _ in range(2))
+    model = nn.Sequential(first, second)
+    for layer in model:
+        nn.init.normal_(layer.weight, std=0.25, generator=generator())
+    optimiser, x = ModelOptimiser(model, OptimiserConfig()), torch.randn(8, 16, generator=generator(1))
+    exact = optimiser.gradients(model(x).float().mean() * size)
+    with torch.autocast("cpu", dtype=torch.float16, cache_enabled=False):
+        found = optimiser.gradients(model(x).float().mean() * size)
+    for one, other in zip(found, exact, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=0.02, atol=0.005 * float(other.abs().max()))
+
+
+def test_float16_gradient_that_is_not_finite_is_returned():
+    """At every scale; the caller names it."""
+    model = nn.Linear(4, 1, bias=False)
+    with torch.autocast("cpu", dtype=torch.float16, cache_enabled=False):
+        [gradient] = ModelOptimiser(model, OptimiserConfig()).gradients(model(torch.ones(1, 4)).sum() * torch.inf)
+    assert not torch.isfinite(gradient).any()

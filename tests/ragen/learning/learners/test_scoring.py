@@ -80,15 +80,14 @@ def test_temperature_0_stands_for_1(policy, make_trajectories):
     assert torch.equal(greedy, plain)
 
 
-def test_bfloat16_is_close(policy, make_trajectories):
+@pytest.mark.parametrize(("dtype", "nats"), [("bfloat16", 0.05), ("float16", 0.0125)])
+def test_half_precision_is_close(policy, make_trajectories, dtype, nats):
     tokens = ResponseTokens(make_trajectories(2))
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
     exact = score(ResponseScores(policy), batches, len(tokens), 1.0, PLAIN).logprobs_N
-    coarse = score(
-        ResponseScores(policy), batches, len(tokens), 1.0, MicroBatchRunner(Device(), 1, "bfloat16")
-    ).logprobs_N
+    coarse = score(ResponseScores(policy), batches, len(tokens), 1.0, MicroBatchRunner(Device(), 1, dtype)).logprobs_N
     assert not torch.equal(coarse, exact)
-    torch.testing.assert_close(coarse, exact, atol=0.05, rtol=0)
+    torch.testing.assert_close(coarse, exact, atol=nats, rtol=0)
 
 
 def test_new_critic_is_zero_valued_copy(policy, make_trajectories):

@@ -114,7 +114,7 @@ def test_micro_batches_change_nothing_but_rounding(policy_folder, make_trajector
 
 
 @pytest.mark.parametrize("micro_batch_tokens", [8192, 40])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_kl_cov_ignores_zero_advantages(policy_folder, make_trajectories, context, dtype, micro_batch_tokens):
     equal = [
         dataclasses.replace(one, turn_rewards=0 * one.turn_rewards, trajectory_return=0.0, normalised_return=0.0)
@@ -173,7 +173,7 @@ def in_two_processes(
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_processes_and_threads_give_same_bytes(policy_folder, tmp_path, dtype):
     muon = OptimiserConfig(type="muon", learning_rate=1e-3)
     config = change(PPO, kl_coefficient=0.1, kl_estimator="k3", optimiser=muon, micro_batch_tokens=64, dtype=dtype)
@@ -181,7 +181,7 @@ def test_processes_and_threads_give_same_bytes(policy_folder, tmp_path, dtype):
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
 def test_thread_count_changes_no_bit(policy_folder, make_trajectories, context, tmp_path, base, dtype):
     config = change(base, micro_batch_tokens=40, dtype=dtype)
@@ -340,12 +340,13 @@ def test_critic_learns_to_explain_the_returns(policy_folder, make_trajectories, 
     assert explained[-1] > 0.5
 
 
-def test_bfloat16_keeps_float32_state(policy_folder, make_trajectories, context, tmp_path):
+@pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.05), ("float16", 0.005)])
+def test_half_precision_keeps_float32_state(policy_folder, make_trajectories, context, tmp_path, dtype, tolerance):
     config = change(GRPO, num_minibatches=1)
     exact = loaded(config, policy_folder).update(make_trajectories(4), context).metrics
-    coarse = loaded(change(config, dtype="bfloat16"), policy_folder)
+    coarse = loaded(change(config, dtype=dtype), policy_folder)
     metrics = coarse.update(make_trajectories(4), context).metrics
-    assert metrics["update/gradient_norm"] == pytest.approx(exact["update/gradient_norm"], rel=0.05)
+    assert metrics["update/gradient_norm"] == pytest.approx(exact["update/gradient_norm"], rel=tolerance)
     assert metrics["update/gradient_norm"] != exact["update/gradient_norm"]
     assert {w.dtype for w in weights(coarse, tmp_path / "c").values()} == {torch.float32}
 
@@ -359,7 +360,7 @@ def test_changed_optimiser_restarts_and_is_counted(policy_folder, make_trajector
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("config", [GRPO, change(PPO, kl_coefficient=0.1)], ids=["grpo", "ppo with KL"])
 def test_gpu_bytes_repeat_across_processes(make_trajectories, context, tmp_path, config, dtype):
     """Contexts are so long that a kernel splits them, and heads so wide that it is the one that large models take."""
