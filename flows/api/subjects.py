@@ -330,6 +330,7 @@ def _run_of(
             limits |= {f"evaluation.{name}": getattr(base.evaluation, name) for name in ("num_prompts", "temperature")}
         if sees:
             limits["agent.observation"] = task.agent.observation
+        limits["precision"] = None  # in the recipe it depends on the machine; what a model is worth should not
         config = recipe({**limits, **environment, **subject.settings, **overrides}, source)
         if config.policy.type == "pretrained" and "rollout.max_context_tokens" not in overrides:
             config = with_room(config)

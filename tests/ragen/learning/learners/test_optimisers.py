@@ -144,13 +144,13 @@ def test_float16_gradients_are_float32_s(size):
     optimiser, x = ModelOptimiser(model, OptimiserConfig()), torch.randn(8, 16, generator=generator(1))
     exact = optimiser.gradients(model(x).float().mean() * size)
     with torch.autocast("cpu", dtype=torch.float16, cache_enabled=False):
-        found = optimiser.gradients(model(x).float().mean() * size)
-    for one, other in zip(found, exact, strict=True):
+        half = optimiser.gradients(model(x).float().mean() * size)
+    for one, other in zip(half, exact, strict=True):
         assert one.dtype == torch.float32
         torch.testing.assert_close(one, other, rtol=0.02, atol=0.005 * float(other.abs().max()))
 
 
-def test_float16_gradient_that_is_not_finite_is_returned():
+def test_float16_gradient_may_be_infinite():
     """At every scale; the caller names it."""
     model = nn.Linear(4, 1, bias=False)
     with torch.autocast("cpu", dtype=torch.float16, cache_enabled=False):
