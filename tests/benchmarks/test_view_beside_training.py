@@ -9,8 +9,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 import starpo
@@ -64,27 +68,64 @@ def test_memory_over_minutes(tmp_path: Path) -> None:
                 num_asked += 1
 
 
-def test_training_with_page_open(tmp_path: Path) -> None:
-    """Runs with and without a page that follows them, in turn: what the server takes, and how much longer they take."""
+def test_training_beside_requests(tmp_path: Path) -> None:
+    """Of a page alone, as its script makes them: what the server takes, and how much longer a run takes."""
     store = Store(str(tmp_path / "store"))
     starpo.train("smoke", SETTINGS, store=store.url, run="first", quiet=True)
-    seconds: dict[bool, list[float]] = {False: [], True: []}
-    shares: dict[bool, list[float]] = {False: [], True: []}
     with served(store.url, tmp_path) as (url, server):
-        for number in range(2 * NUM_PAIRS):
-            is_followed, run, is_over = number % 4 in (1, 2), f"run-{number}", threading.Event()
+
+        def played(number: int, is_followed: bool) -> None:
+            run, is_over = f"run-{number}", threading.Event()
             page = threading.Thread(target=follow, args=(url, run, is_over))
             if is_followed:
                 page.start()
-            begun, before = time.monotonic(), sum(server.cpu_times()[:2])
             again = {"iterations": 12, "rollout.temperature": 1.1 + number / 1000}  # the warm start is found
             starpo.train("smoke", SETTINGS | again, store=store.url, run=run, quiet=True)
-            seconds[is_followed].append(time.monotonic() - begun)
-            shares[is_followed].append((sum(server.cpu_times()[:2]) - before) / seconds[is_followed][-1])
-            print(f"{'followed' if is_followed else 'alone'}: {seconds[is_followed][-1]:.1f} s")
             is_over.set()
             if is_followed:
                 page.join()
+
+        compare(played, server, NUM_PAIRS)
+
+
+def test_training_beside_browser(tmp_path: Path, chromium: Any) -> None:
+    """That opens the page of a run of 768 trajectories an iteration, and draws it on the same cores."""
+    store = Store(str(tmp_path / "store"))
+    settings: dict[str, Any] = {"evaluation.variants": {}}
+    starpo.train("sokoban", settings | {"iterations": 1}, store=store.url, run="first", quiet=True)
+    with served(store.url, tmp_path) as (url, server):
+
+        def look(run: str) -> None:
+            while True:
+                with suppress(urllib.error.HTTPError):  # it has not begun yet
+                    ask(f"{url}run/{run}/status")
+                    return chromium.get(f"{url}run/{run}")
+                time.sleep(0.5)
+
+        def played(number: int, is_followed: bool) -> None:
+            page = threading.Thread(target=look, args=(f"run-{number}",))
+            chromium.get("about:blank")
+            if is_followed:
+                page.start()
+            again = {"iterations": 15, "rollout.temperature": 1.1 + number / 1000}
+            starpo.train("sokoban", settings | again, store=store.url, run=f"run-{number}", quiet=True)
+            if is_followed:
+                page.join()
+
+        compare(played, server, 2)
+
+
+def compare(played: Callable[[int, bool], None], server: psutil.Process, num_pairs: int) -> None:
+    """Play runs with and without a page that follows them, in turn, and print how long each takes."""
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    shares: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(2 * num_pairs):
+        is_followed = number % 4 in (1, 2)
+        begun, before = time.monotonic(), sum(server.cpu_times()[:2])
+        played(number, is_followed)
+        seconds[is_followed].append(time.monotonic() - begun)
+        shares[is_followed].append((sum(server.cpu_times()[:2]) - before) / seconds[is_followed][-1])
+        print(f"{'followed' if is_followed else 'alone'}: {seconds[is_followed][-1]:.1f} s")
     for is_followed, name in ((False, "alone"), (True, "followed")):
         print(f"{name}: the server takes {100 * statistics.median(shares[is_followed]):.1f}% of a core")
     ratios = [followed / alone for followed, alone in zip(seconds[True], seconds[False], strict=True)]
