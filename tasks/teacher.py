@@ -11,11 +11,19 @@ from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
+from starpo.tasks.progress import RunProgress
 
 STAGE = Stage(name="teacher", version=1)
 
 
-def teacher(config: StarPOConfig, iteration: int, checkpoint: str, turns: str, attempt: int = 0) -> Work:
+def teacher(
+    config: StarPOConfig,
+    iteration: int,
+    checkpoint: str,
+    turns: str,
+    attempt: int = 0,
+    progress: RunProgress | None = None,
+) -> Work:
     """Let a teacher score the responses of a rollout, whatever the filter keeps of it.
 
     Iterations and runs that share rollout, teacher and hints share what it says.
@@ -26,6 +34,7 @@ def teacher(config: StarPOConfig, iteration: int, checkpoint: str, turns: str, a
         checkpoint: Key of the teacher's checkpoint; of a server, that of the policy's tokenizer.
         turns: Key of the turns.
         attempt: Index of that rollout within the iteration.
+        progress: Receives its progress.
 
     Raises:
         LearnerError: When carried out, if the teacher fails or takes longer than its limit.
@@ -48,12 +57,17 @@ def teacher(config: StarPOConfig, iteration: int, checkpoint: str, turns: str, a
         code = {**environment_code(config.environment), "demonstrator": player, "parser": PARSER}
     part = str(attempt) if attempt else ""
     inputs = {"checkpoint": checkpoint, "turns": turns}
-    do = partial(_score, config, settings)
+    do = partial(_score, config, settings, progress)
     return Work(STAGE, ("teacher_logprobs", "metrics"), do, values, inputs, code=code, part=part)
 
 
 def _score(
-    config: StarPOConfig, settings: TeacherSettings, work: Work, store: Store, placement: ModelPlacement
+    config: StarPOConfig,
+    settings: TeacherSettings,
+    progress: RunProgress | None,
+    work: Work,
+    store: Store,
+    placement: ModelPlacement,
 ) -> Iterator[Output]:
     from starpo.ragen.learning.distillation import hints, scoring
     from starpo.ragen.learning.distillation.contexts import hinted_contexts
@@ -68,13 +82,14 @@ def _score(
         by_turn = hints.outcomes(turns)
     contexts_of = partial(hinted_contexts, turns, images, by_turn, settings.hint_text, config.agent)
     key = work.inputs["checkpoint"]
+    on_progress = progress.counting("context" if isinstance(settings, ServerTeacher) else "pass") if progress else None
     if isinstance(settings, ServerTeacher):
         from starpo.ragen.agents.policy.load import load_tokenizer
         from starpo.ragen.learning.distillation.served import score_on_server
 
         tokenizer = load_tokenizer(placement.learner.policy_folder(store, key))
         contexts, repeats = contexts_of(tokenizer), False
-        scored = score_on_server(contexts, tokenizer, settings)
+        scored = score_on_server(contexts, tokenizer, settings, on_progress)
     else:
         model = placement.teacher
         if model is None or model.key != key:
@@ -82,7 +97,8 @@ def _score(
             folder = placement.learner.policy_folder(store, key)
             model = placement.teacher = scoring.LoadedTeacher(folder, key, work.settings["dtype"])
         contexts, repeats = contexts_of(model.tokenizer), model.is_deterministic
-        scored = model.score(contexts, config.rollout.temperature, config.update.micro_batch_tokens, settings.limit_s)
+        budget = config.update.micro_batch_tokens
+        scored = model.score(contexts, config.rollout.temperature, budget, settings.limit_s, on_progress)
     values = scoring.metrics(contexts, scored, turns)
     yield Output("metrics", metrics_table(work.settings["iteration"], STAGE.name, values), is_deterministic=repeats)
     yield Output("teacher_logprobs", scoring.table(contexts, scored), values, is_deterministic=repeats)

@@ -128,9 +128,8 @@ class UpdateConfig(ObjectiveConfig):
     prm: PRMConfig = PRMConfig()
     """The process reward model, if the estimator needs one."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Dtype of the forward and backward pass; trained weights and optimiser states stay in float32. 'float16', of
-    learner 'torch' alone, rounds an eighth as much as 'bfloat16' and overflows above 65,504; with rollout.torch.dtype =
-    'float16' too, rollout and learner are closer. Its loss is scaled so that small gradients do not vanish."""
+    """Dtype of the forward and backward pass; trained weights and optimiser states stay in float32. 'float16' (learner
+    'torch') rounds an eighth as much as 'bfloat16': with rollout.torch.dtype = 'float16', log-probs differ less."""
     activation_checkpointing: bool = False
     """Keep only each layer's input for the backward pass and recompute the rest: less memory, a third more time, the
     same numbers."""
@@ -147,10 +146,7 @@ class UpdateConfig(ObjectiveConfig):
     @model_validator(mode="after")
     def _learner_fits(self) -> "UpdateConfig":
         if self.dtype == "float16" and self.learner == "deepspeed":
-            raise ValueError(
-                "update.dtype = 'float16' needs learner = 'torch': DeepSpeed's loss scale is no part of a checkpoint, "
-                "and updates would not repeat: set it to 'bfloat16'"
-            )
+            raise ValueError("update.dtype = 'float16' needs learner = 'torch': set it to 'bfloat16'")
         if self.learner_config.sharding.stage:
             for model, optimiser in self.optimisers.items():
                 if optimiser.type == "muon":

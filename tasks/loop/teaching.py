@@ -68,6 +68,8 @@ class Teaching:
             if of_whom in self._outputs:
                 self._runner.reuse(iteration, numbered("teacher", attempt), self._outputs[of_whom])
             else:
-                self._outputs[of_whom] = self._runner.stage(iteration, teacher(config, iteration, *of_whom, attempt))
+                self._outputs[of_whom] = self._runner.stage(
+                    iteration, teacher(config, iteration, *of_whom, attempt, self._runner.progress)
+                )
             scored[numbered("teacher_logprobs", attempt)] = self._outputs[of_whom]["teacher_logprobs"]
         return scored

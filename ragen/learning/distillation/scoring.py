@@ -23,6 +23,7 @@ from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.distillation.contexts import TeacherContexts
 from starpo.ragen.learning.learners.data.batches import MicroBatch, micro_batches
+from starpo.ragen.learning.learners.learner import OnProgress
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.models.scoring import ResponseScores, check_output_layer, row_tokens
 from starpo.schemas.datasets import TEACHER_LOGPROBS
@@ -73,7 +74,12 @@ class LoadedTeacher:
         self._runner = MicroBatchRunner(device, Runtime.current().threads, dtype)
 
     def score(
-        self, contexts: TeacherContexts, temperature: float, token_budget: int, limit_s: float | None = None
+        self,
+        contexts: TeacherContexts,
+        temperature: float,
+        token_budget: int,
+        limit_s: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> TeacherScores:
         """Score all response tokens.
 
@@ -82,6 +88,7 @@ class LoadedTeacher:
             temperature: Temperature of the rollout, at which the policy's log-probs are.
             token_budget: Tokens of a micro-batch.
             limit_s: Seconds that it may take.
+            on_progress: Called with the number of passes done, and their total.
 
         Raises:
             LearnerError: If a context is longer than the teacher reads, the teacher takes longer than its limit, or a
@@ -109,8 +116,10 @@ class LoadedTeacher:
 
         logprobs_N = torch.zeros(contexts.num_tokens)
         is_mode_N = torch.zeros(contexts.num_tokens, dtype=torch.bool)
-        with self._runner.alone():
-            for batch, (logprob_M, is_mode_M) in zip(batches, self._runner.run(of_batch, batches), strict=True):
+        runner = self._runner.reporting(on_progress)
+        runner.expect(len(batches))
+        with runner.alone():
+            for batch, (logprob_M, is_mode_M) in zip(batches, runner.run(of_batch, batches), strict=True):
                 logprobs_N[batch.token_M] = logprob_M.cpu()
                 is_mode_N[batch.token_M] = is_mode_M.cpu()
         if not bool((logprobs_N > -MAX_NATS).all() & (logprobs_N <= 0).all()):

@@ -19,6 +19,7 @@ from starpo.ragen.core.errors import ConfigError, EngineError, LearnerError, Sta
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.distillation.contexts import TeacherContexts
 from starpo.ragen.learning.distillation.scoring import TeacherScores
+from starpo.ragen.learning.learners.learner import OnProgress
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -50,7 +51,10 @@ def check_server(settings: ServerTeacher, tokenizer: "PreTrainedTokenizerBase") 
 
 
 def score_on_server(
-    contexts: TeacherContexts, tokenizer: "PreTrainedTokenizerBase", settings: ServerTeacher
+    contexts: TeacherContexts,
+    tokenizer: "PreTrainedTokenizerBase",
+    settings: ServerTeacher,
+    on_progress: OnProgress | None = None,
 ) -> TeacherScores:
     """Score all response tokens, at temperature 1.
 
@@ -58,6 +62,7 @@ def score_on_server(
         contexts: At least one.
         tokenizer: The policy's.
         settings: The server, and how long it may take.
+        on_progress: Called with the number of contexts scored, and their total.
 
     Raises:
         EngineError: If the server fails after all retries, or scores no tokens.
@@ -72,11 +77,13 @@ def score_on_server(
             threads.submit(requests.score, context.token_ids.tolist()): (int(start), context.response_mask)
             for start, context in zip(contexts.segment_start, contexts.segments, strict=True)
         }
-        for done in as_completed(scoring, settings.limit_s):
+        for number, done in enumerate(as_completed(scoring, settings.limit_s), 1):
             start, response_mask = scoring[done]
             scores = [done.result()[place] for place in np.flatnonzero(response_mask)]
             logprobs_N[start : start + len(scores)] = torch.tensor([logprob for logprob, _ in scores])
             is_mode_N[start : start + len(scores)] = torch.tensor([rank == 1 for _, rank in scores])
+            if on_progress is not None:
+                on_progress(number, len(scoring))
     except TimeoutError:
         raise LearnerError(
             f"the teacher at {settings.base_url} has not scored this rollout in teacher.limit_s = "

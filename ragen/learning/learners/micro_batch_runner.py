@@ -32,8 +32,7 @@ class MicroBatchRunner:
 
         Args:
             device: Computes the micro-batches.
-            num_threads: Micro-batches that run in parallel on a CPU; None for torch's number of threads. Always 1 on
-                a GPU.
+            num_threads: Micro-batches that run in parallel on a CPU; None: torch's number. Always 1 on a GPU.
             dtype: 'float32', or 'bfloat16' or 'float16' for autocast; weights keep their dtype.
         """
         self.device = torch.device(device.kind)
@@ -44,8 +43,7 @@ class MicroBatchRunner:
         self._num_done = self._num_expected = 0
 
     def reporting(self, on_progress: Callable[[int, int], None] | None) -> "MicroBatchRunner":
-        """Return a runner like this one that counts its passes, and calls `on_progress` with (passes done, total) from
-        the first `expect` on."""
+        """Return a runner like this one that calls `on_progress` with (passes done, total) once told to `expect`."""
         runner = copy(self)
         runner._on_progress = on_progress
         return runner

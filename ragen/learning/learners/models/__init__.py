@@ -6,6 +6,7 @@ critic         the value function
 adapters       LoRA adapters: added to a model, merged, disabled
 activations    activation checkpointing
 optimisers     AdamW, fp32 Muon, schedules
+loss_scaling   gradients through a backward pass in float16
 checkpoint     policy or adapters, critic and optimiser state as safetensors in a Hugging Face folder
 tensor_file    a safetensors file as a stream
 """

@@ -14,7 +14,6 @@ from transformers import PreTrainedModel
 from starpo.ragen.config.update import OptimiserConfig
 
 _NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # K. Jordan's quintic: singular values go to about 1 in five steps
-_LOSS_SCALES = (2.0**16, 2.0**12, 2.0**8, 2.0**4, 1.0)
 
 
 class Muon(torch.optim.Optimizer):
@@ -79,13 +78,10 @@ def orthogonalise(matrices: Tensor, num_iterations: int = 5) -> Tensor:
 
 
 def learning_rate_factor(config: OptimiserConfig, iteration: int, num_iterations: int) -> float:
-    """Return the share of the peak learning rate at an iteration; the same for both optimisers of a model.
+    """Return the share of the peak learning rate at an iteration, 0 to 1; the same for both optimisers of a model.
 
     It rises linearly over `warmup_iterations`, reaching 1 in the last of them. Then it stays at 1, or falls linearly to
     `final_fraction` at iteration `num_iterations - 1` and stays there.
-
-    Returns:
-        A number in (0, 1]; 0 is possible if `final_fraction` is 0.
     """
     if iteration < config.warmup_iterations:
         return (iteration + 1) / config.warmup_iterations
@@ -120,17 +116,14 @@ class ModelOptimiser:
             self._optimisers["adamw"] = (adamw, config.learning_rate)
 
     def gradients(self, loss: Tensor) -> Sequence[Tensor | None]:
-        """Compute the gradients of a scalar for all parameters, in order. Has no side effects, so it is thread-safe.
-
-        Under autocast in float16, where the small ones would vanish, they are those of the loss times 2^16 divided by
-        it, or if these are not finite with 2^12, 2^8, 2^4 or 1 (loss scaling: Micikevicius et al. 2018,
-        arXiv:1710.03740, section 3.2). The factor follows from the micro-batch alone, so a checkpoint has none.
-        """
+        """Compute the gradients of a scalar for all parameters, in order. Has no side effects, so it is thread-safe."""
         device = loss.device.type
         is_half = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16
         with torch.autocast(device, enabled=False):  # backward runs in the precision chosen by forward
             if is_half:
-                return _gradients_by_scaled_loss(loss, list(self._names))
+                from starpo.ragen.learning.learners.models.loss_scaling import scaled_gradients
+
+                return scaled_gradients(loss, list(self._names))
             return torch.autograd.grad(loss, list(self._names), allow_unused=True)
 
     def add(self, gradients: Sequence[Tensor | None]) -> None:
@@ -193,14 +186,6 @@ class ModelOptimiser:
             parameter = parameters[name]
             # AdamW's step count is a scalar tensor, kept on the same device as the moments
             optimiser.state[parameter][slot] = value.to(parameter.device, copy=True)
-
-
-def _gradients_by_scaled_loss(loss: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
-    for scale in _LOSS_SCALES:
-        gradients = torch.autograd.grad(loss * scale, parameters, allow_unused=True, retain_graph=scale > 1)
-        if scale == 1 or torch.isfinite(torch.nn.utils.get_total_norm([g for g in gradients if g is not None])):
-            break
-    return [None if gradient is None else gradient.div_(scale) for gradient in gradients]
 
 
 def _weight_matrices(model: nn.Module) -> set[Tensor]:

@@ -60,7 +60,9 @@ def naive(folder: str, contexts: TeacherContexts, temperature: float) -> list[fl
 def test_logprobs_equal_those_of_single_contexts(folder: str, teacher: LoadedTeacher, temperature: float) -> None:
     hints = {("g/0", 1): [40, 41], ("g/2", 0): [42]}
     contexts = TeacherContexts(TURNS, None, hints, [8])
-    scored = teacher.score(contexts, temperature, token_budget=16)
+    progress: list[tuple[int, int]] = []
+    scored = teacher.score(contexts, temperature, 16, on_progress=lambda *part: progress.append(part))
+    assert progress[-1] == (len(progress), len(progress))
     assert scored.logprobs_N.tolist() == pytest.approx(naive(folder, contexts, temperature), abs=1e-5)
 
 

@@ -55,8 +55,11 @@ def test_failed_requests_are_repeated(server: Server) -> None:
 
 def test_few_requests_at_a_time(server: Server) -> None:
     server.delay_s = 0.05
-    score_on_server(CONTEXTS, TOKENIZER, settings(server, max_concurrent=2))
+    progress: list[tuple[int, int]] = []
+    score_on_server(CONTEXTS, TOKENIZER, settings(server, max_concurrent=2), lambda *part: progress.append(part))
     assert server.most_in_flight == 2
+    number = len(CONTEXTS.segments)
+    assert progress == [(done, number) for done in range(1, number + 1)]
 
 
 def without_text(server: Server) -> None:
