@@ -5,6 +5,7 @@ run, iteration, choice, budget -> stage `credit`, first round and refinement -> 
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -136,6 +137,7 @@ def measure_credit(
     choice: Choice | None = None,
     budget: Budget | None = None,
     on_progress: OnProgress | None = None,
+    placement: ModelPlacement | None = None,
 ) -> MeasuredCredit:
     """Measure the true credit of turns: the values before and after each, by continuations of the policy that played.
 
@@ -148,6 +150,7 @@ def measure_credit(
         choice: Which turns. None for all of the groups that the filter kept.
         budget: How much is played. None for 32 continuations of a state on average.
         on_progress: Called with the number of shards of a round that have ended, and of those that it has.
+        placement: Where to play; it keeps a checkpoint that was derived. None: one of this measurement alone.
 
     Returns:
         The credits.
@@ -161,11 +164,11 @@ def measure_credit(
     first = plan.first_round(on_progress)
     if not first.is_stored(store):
         _check_budget(store, plan)
-    with ModelPlacement() as placement:
-        first.carry_out(store, placement)
+    with nullcontext(placement) if placement else ModelPlacement() as opened:
+        first.carry_out(store, opened)
         refinement = plan.refinement(store, first, on_progress)
         if refinement is not None:
-            refinement.carry_out(store, placement)
+            refinement.carry_out(store, opened)
     key = (refinement or first).key
     turns, chosen = chosen_turns(store, plan.data, plan.choice, plan.config.seed)
     credits = store.read_table("credits", key)

@@ -21,6 +21,7 @@ from starpo.ragen.core.errors import ConfigError, one_line
 from starpo.ragen.core.tabular import as_csv
 from starpo.ragen.learning.metrics.credit_comparison import ComparedCredit
 from starpo.ragen.learning.true_credit.summary import Summary
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
 from starpo.ragen.studies.figures.credit import draw_credit
 
@@ -75,9 +76,11 @@ def credit(
             verification = verify_credit(opened, run, iteration, choice, budget)
         print_verification(verification, as_json)
         raise typer.Exit(verification.exit_code)
-    with stoppable(True), progress_bar("playing continuations", SHARE) as show:
-        measured = measure_credit(opened, run, iteration, choice, budget, on_progress=show)
-    compared, reason = _compared(opened, measured, with_, must_be=output is not None)
+    with stoppable(True), ModelPlacement() as placement:  # a checkpoint that is derived is there for both
+        with progress_bar("playing continuations", SHARE) as show:
+            measured = measure_credit(opened, run, iteration, choice, budget, show, placement)
+        placement.players.close()
+        compared, reason = _compared(opened, measured, with_, placement, must_be=output is not None)
     if as_json:
         print_json(
             Credits(
@@ -98,7 +101,7 @@ def credit(
 
 
 def _compared(
-    store: Store, measured: MeasuredCredit, methods: str, *, must_be: bool
+    store: Store, measured: MeasuredCredit, methods: str, placement: ModelPlacement, *, must_be: bool
 ) -> tuple[ComparedCredit | None, str]:
     """Return estimators beside the true credit; None and the reason if they cannot or shall not be compared."""
     names = [name.strip() for name in methods.split(",") if name.strip()]
@@ -108,7 +111,8 @@ def _compared(
         return None, "it was not asked for"
     try:
         with status_line(f"estimators on {measured.run}"):
-            return compare_estimators(store, measured.run, measured.iteration, measured.credits, names), ""
+            run, iteration = measured.run, measured.iteration
+            return compare_estimators(store, run, iteration, measured.credits, names, placement=placement), ""
     except ConfigError as error:
         if must_be or names != [ALL]:
             raise

@@ -17,6 +17,7 @@ from starpo.flows.cli import app
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import ConfigError, NoVerdictError, StarPOError
 from starpo.ragen.runs import continuations, kept_shards
+from starpo.ragen.runs.loaded_learner import LoadedLearner
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from tests.flows.documents import check
@@ -149,6 +150,17 @@ def test_credit_printed_and_queried(folder: Path) -> None:
     assert check("credit --verify", again.stdout)["findings"][0]["verdict"] == "same"
     missing = CliRunner().invoke(app, ["credit", *options[:3], "--sample", "2", "--verify"])
     assert isinstance(missing.exception, NoVerdictError)
+
+
+def test_checkpoint_is_derived_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its continuations and its estimators."""
+    derived: list[str] = []
+    derive = LoadedLearner._derived
+    monkeypatch.setattr(LoadedLearner, "_derived", lambda *a: derived.append(a[-1]) or derive(*a))
+    options = ["plain", "--iteration", "1", "--continuations", "2", "--with", "grpo", "--json"]
+    printed = CliRunner().invoke(app, ["credit", *options, "--store", str(folder)])
+    assert json.loads(printed.stdout)["comparison"], printed.output
+    assert derived == [Store(str(folder)).runs.iterations("plain")[0]["update"]["checkpoint"]]
 
 
 @pytest.mark.parametrize(
