@@ -63,9 +63,7 @@ def test_muon_is_refused_with_deepspeed(place):
 
 
 def test_float16_is_refused_with_deepspeed():
-    with pytest.raises(
-        ValidationError, match=r"'float16' needs learner = 'torch': set it to 'bfloat16'"
-    ):
+    with pytest.raises(ValidationError, match=r"'float16' needs learner = 'torch': set it to 'bfloat16'"):
         UpdateConfig.model_validate({"learner": "deepspeed", "dtype": "float16"})
     UpdateConfig.model_validate({"dtype": "float16"})
 
