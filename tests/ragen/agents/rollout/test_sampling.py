@@ -45,7 +45,7 @@ def test_infinite_logits_show_in_logprob():
 
 
 @given(
-    st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=40),
+    st.lists(st.floats(-13, 13, width=32), min_size=2, max_size=40),  # at 0.3, above the least normal float32, e^-87
     st.floats(0, 1, exclude_max=True),
     st.sampled_from([0.3, 1.0, 2.0]),
 )
