@@ -67,8 +67,8 @@ def test_notebook_may_query(tmp_path: Path) -> None:
     assert int(notebook.cells[0].outputs[-1].data["text/plain"]) > 5
 
 
-@pytest.mark.thorough
-@pytest.mark.timeout(3600)  # a cell has taken 20 minutes on busy cores
+@pytest.mark.ci
+@pytest.mark.timeout(3600)  # a cell has taken 20 minutes on busy cores, all three together two minutes on idle ones
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs_from_nothing(path: Path, tmp_path: Path) -> None:
     """In an empty folder, hence with an empty store; a cell that fails ends it."""
