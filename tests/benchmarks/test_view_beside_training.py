@@ -34,9 +34,9 @@ def ask(url: str) -> bytes:
 
 
 def follow(url: str, run: str, is_over: threading.Event) -> None:
-    """Ask as a page that follows a run does (`live.js`): its state every second, and what a stage has added."""
+    """Ask as a page that follows a run does (`live.js`): its state, and what a stage has added."""
     version, last = "", 0
-    while not is_over.wait(1):
+    while not is_over.wait(1.5):
         try:
             status = json.loads(ask(f"{url}run/{run}/status"))
             if status["version"] != version:
@@ -107,7 +107,7 @@ def test_training_beside_browser(tmp_path: Path, chromium: Any) -> None:
             chromium.get("about:blank")
             if is_followed:
                 page.start()
-            again = {"iterations": 15, "rollout.temperature": 1.1 + number / 1000}
+            again = {"iterations": 30, "rollout.temperature": 1.1 + number / 1000}
             starpo.train("sokoban", settings | again, store=store.url, run=f"run-{number}", quiet=True)
             if is_followed:
                 page.join()

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # a live page loads no audits, nor DuckDB
 
 _SCRIPTS = (
     "elements.js",
+    "seen.js",
     "recorded.js",
     "address.js",
     "glossary.js",

@@ -3,7 +3,7 @@
 /                                             all runs, as a page; /runs?since=NUMBER: what changed, as JSON
 /run/NAME                                     a run, as a page; /run/NAME/data: what the page draws, as JSON
 /run/NAME/data?since=40; /panels               what is new from an iteration on; the panels of all other metrics
-/run/NAME/status                              its state, and the version of its data: asked every second
+/run/NAME/status                              its state, and the version of its data: asked again and again
 /run/NAME/trajectories?iteration=3&group=     those of a rollout, one group with its turns, as gzipped JSON
 /run/NAME/trajectories?iteration=3&source=    those of an evaluation
 /run/NAME/plane                               its probes of reasoning, drawn

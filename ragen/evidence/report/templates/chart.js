@@ -61,11 +61,9 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, meanin
     }
     const isSmooth = line.smooth.length > 0;
     if (isJoined(line)) parts.append(svg("path", { class: "joined", style, d: path(line.raw) }));
-    line.raw.forEach((p) => {
-      const interval = hasWhiskers && line.band.find((b) => b[0] === p[0]);
-      if (interval) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
-      parts.append(svg("circle", { class: isSmooth ? "point measured" : "point", style, cx: x(p[0]), cy: y(p[1]), r: isSmooth ? 2.2 : 2.6 }));
-    });
+    // One element for all whiskers or points of a line: a page that grows draws them again and again.
+    if (hasWhiskers) parts.append(svg("path", { class: "whisker", style, d: line.band.map((p) => `${path([p])}V${y(p[2]).toFixed(1)}`).join("") }));
+    parts.append(svg("path", { class: isSmooth ? "point measured" : "point", style, d: line.raw.map((p) => `${path([p])}h0`).join("") }));
     if (isSmooth) parts.append(svg("path", { class: "smooth", style, d: path(line.smooth) }));
     picture.append(parts);
   });

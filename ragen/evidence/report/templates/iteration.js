@@ -124,10 +124,10 @@ function iterationView(container, data, batches) {
       inTerminal(commands(iteration), { "data-part": "terminal", open: isOpen("terminal", false) }));
   }
 
-  function renew(since) {
+  function renew(since, draw) {
     read();
-    if (present >= since || present === undefined) show(present);
-    else choice.value = present;
+    choice.value = present;
+    if (present >= since || present === undefined) draw(container, () => show(present));
   }
 
   read();

@@ -1,7 +1,7 @@
 // What points, lines, bands and dashes stand for: one legend of what is drawn, for all panels or for a saved figure.
 
 const MARKS = {
-  measured: ["measured", () => [svg("circle", { class: "point", cx: 11, cy: 6, r: 2.6 })]],
+  measured: ["measured", () => [svg("path", { class: "point", d: "M11 6h0" })]],
   joined: ["joins measured points", () => [svg("path", { class: "joined", d: "M1 6H21" })]],
   smooth: ["smoothed over five points", () => [svg("path", { class: "smooth", d: "M1 6H21" })]],
   interval: ["95% interval", () => [svg("path", { class: "band", d: "M1 1H21V11H1Z" }), svg("line", { class: "whisker", x1: 11, x2: 11, y1: 1, y2: 11 })]],

@@ -1,6 +1,6 @@
 // A live page: asks every second whether the run has got further, and draws anew what has.
 
-const ASK_MS = 1000;
+const ASK_MS = 1500; // an iteration is seen within two seconds of being stored
 const AT_REST_MS = 5000;
 
 // Neither needs a constant of this file: what the address names is asked for before it is run.
@@ -39,14 +39,13 @@ async function takeNewer() {
   return since;
 }
 
-// The plane is drawn by the server, which takes it 0.1 s: only while one looks at it, and after another probe.
-const plane = { image: document.getElementById("plane"), isSeen: false, numProbes: 0 };
+// The plane is drawn by the server, which takes it 0.1 s: only for one who looks at it, and after another probe.
 function drawPlane() {
-  const numProbes = (data.metrics["reasoning/first_turn/token/mutual_information"] || []).length;
-  if (plane.isSeen && numProbes > plane.numProbes) plane.image.src = locate(`plane?probes=${numProbes}`, data.run);
-  if (plane.isSeen) plane.numProbes = numProbes;
+  const image = document.getElementById("plane");
+  const probes = data.metrics["reasoning/first_turn/token/mutual_information"] || [];
+  const address = locate(`plane?probes=${probes.length}`, data.run);
+  if (image && image.getAttribute("src") !== address) drawWhenSeen(image, () => image.setAttribute("src", address));
 }
-if (plane.image) new IntersectionObserver(([entry]) => { plane.isSeen = entry.isIntersecting; drawPlane(); }).observe(plane.image);
 
 function grownPanel(known, panel) {
   const grown = (earlier, added) => (added.length ? [...earlier.filter(([x]) => x < added[0][0]), ...added] : earlier);
@@ -63,6 +62,7 @@ function placeOfOrigin(origin) {
 }
 
 async function follow() {
+  document.body.classList.add("settled"); // what is out of view is not laid out either; its size is known by now
   if (document.hidden) { // in a tab behind others; asks again once it is in front
     document.addEventListener("visibilitychange", follow, { once: true });
     return;
@@ -70,7 +70,6 @@ async function follow() {
   let wait = ASK_MS;
   try {
     const status = await ask("status");
-    writeStatus(status);
     wait = status.state === "running" ? ASK_MS : AT_REST_MS;
     if (status.version !== data.status.version) {
       if (status.version.split("-")[0] !== data.status.version.split("-")[0]) { // another run of this name
@@ -79,11 +78,12 @@ async function follow() {
       }
       const since = await takeNewer();
       data.status = { ...status, version: data.version };
+      writeStatus(status);
       renew(since);
       drawPlane();
       document.documentElement.dataset.version = data.version;
-      wait = Math.max(wait, 2 * ASK_MS); // stages follow each other quickly, and the run needs the processor too
-    }
+      wait = Math.max(wait, 2000); // stages follow each other quickly, and the run needs the processor too
+    } else writeStatus(status);
   } catch (error) {
     document.getElementById("activity").replaceChildren(html("span", { class: "pill warning" }, "not up to date"), ` ${error.message}`);
     wait = AT_REST_MS;
@@ -92,4 +92,5 @@ async function follow() {
 }
 
 writeStatus(data.status);
+drawPlane();
 setTimeout(follow, ASK_MS);

@@ -9,17 +9,28 @@ function refill(place, parts) {
   document.getElementById(place).replaceChildren(...[parts].flat(Infinity).filter(Boolean));
 }
 
-function charts(panels, signals = []) {
-  const meanings = meaningsByMetric(data.glossary);
-  return panels.map((panel) => lineChart(panel, data.last_iteration, { signals, onSelect: toIteration, meaning: meanings.get(panel.lines[0].metric), run: data.run }));
+function chart(panel, signals = []) {
+  const meaning = meaningsByMetric(data.glossary).get(panel.lines[0].metric);
+  return lineChart(panel, data.last_iteration, { signals, onSelect: toIteration, meaning, run: data.run });
 }
 
-function drawCurves() {
-  refill("panels", data.panels.length ? charts(data.panels, data.signals) : html("p", { class: "muted" }, "No metric has been stored yet."));
+const charts = (panels) => panels.map((panel) => chart(panel));
+const drawn = { titles: [], meanings: [] };
+
+// `draw` is given a place and what fills it: at once, or on a live page when the place is seen.
+function drawCurves(draw = (element, fill) => fill()) {
+  const titles = data.panels.map(({ title }) => title);
+  const panels = document.getElementById("panels");
+  if (titles.length && titles.join() === drawn.titles.join()) [...panels.children].forEach((figure, n) => draw(figure, () => figure.replaceChildren(...chart(data.panels[n], data.signals).children)));
+  else panels.replaceChildren(...(titles.length ? data.panels.map((panel) => chart(panel, data.signals)) : [html("p", { class: "muted" }, "No metric has been stored yet.")]));
+  drawn.titles = titles;
   refill("legend", curveLegend(data.panels, data.signals));
-  refill("meanings", glossaryList(data.glossary));
-  refill("timeline", timeline(data.signals, data.last_iteration));
-  refill("heatmap", decisionMap(data, batches.rollouts.map((batch) => batch.iteration)));
+  const names = data.glossary.map(({ name }) => name);
+  if (names.join() !== drawn.meanings.join() || !names.length) refill("meanings", glossaryList(data.glossary));
+  drawn.meanings = names;
+  for (const [place, make] of [["timeline", () => timeline(data.signals, data.last_iteration)], ["heatmap", () => decisionMap(data, batches.rollouts.map((batch) => batch.iteration))]]) {
+    draw(document.getElementById(place), () => refill(place, make()));
+  }
 }
 
 // What is expensive and folded is made when it is unfolded.
@@ -42,9 +53,12 @@ whenOpened("#decisions details", "decision-table", () => decisionTable(data));
 // Draws anew what `data` now says, in which iterations before `since` are as they were; what is looked at stays.
 function renew(since) {
   writeHead(data.head);
-  drawCurves();
-  for (const [place, make] of folded) if (document.getElementById(place).childElementCount) Promise.resolve(make()).then((parts) => refill(place, parts));
-  oneIteration.renew(since);
+  drawCurves(drawWhenSeen);
+  for (const [place, make] of folded) {
+    const element = document.getElementById(place);
+    if (element.childElementCount) drawWhenSeen(element, async () => refill(place, await make()));
+  }
+  oneIteration.renew(since, drawWhenSeen);
   trajectories.renew();
 }
 

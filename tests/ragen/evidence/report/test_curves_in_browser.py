@@ -16,7 +16,7 @@ from starpo.ragen.store import Store
 
 pytestmark = pytest.mark.ci
 DIRE = ".signal:is(.collapse, .standstill)"
-MARKS = ("circle.point", "path.joined", "path.smooth", "path.band", ".whisker", ".signal.warning", DIRE)
+MARKS = ("path.point", "path.joined", "path.smooth", "path.band", ".whisker", ".signal.warning", DIRE)
 """Whatever stands for something in a panel."""
 RUN_OF_TWELVE = """
     const raw = [...Array(12).keys()].map((n) => [n, 0.5]);
@@ -52,7 +52,7 @@ def test_legend_names_all_that_is_drawn(page) -> None:
     def drawn(place: str) -> set[str]:
         return {mark for mark in MARKS if page.count(f"{place} {mark}")}
 
-    assert drawn("#panels") == drawn("#legend") >= {"circle.point", "path.joined", "path.band", ".whisker"}
+    assert drawn("#panels") == drawn("#legend") >= {"path.point", "path.joined", "path.band", ".whisker"}
     page.run(RUN_OF_TWELVE)
     assert page.texts("#legend span") == [
         "measured", "smoothed over five points", "95% interval", "upright: a warning was raised",
@@ -68,7 +68,8 @@ def test_two_points_are_not_joined(page) -> None:
           const raw = [...Array(size).keys()].map((n) => [n, n]);
           const line = { label: "x", metric: "x", raw, smooth: [], band: [] };
           const chart = lineChart({ title: "x", note: "", lines: [line] }, 3);
-          return ["circle", "path"].map((name) => chart.querySelectorAll(`figure > svg ${name}`).length);
+          const points = chart.querySelector("path.point").getAttribute("d").split("M").length - 1;
+          return [points, chart.querySelectorAll("path.joined").length];
         });
         """
     )
@@ -131,15 +132,16 @@ def test_saved_figure_needs_no_style_sheet(page, saved) -> None:
     root = ElementTree.fromstring(text)
     elements = list(root.iter())
     assert {element.tag.partition("}")[2] for element in elements} == {
-        "svg", "title", "desc", "rect", "g", "line", "path", "circle", "text"
+        "svg", "title", "desc", "rect", "g", "line", "path", "text"
     }  # fmt: skip
     assert not [element for element in elements if {"class", "style"} & element.attrib.keys()]
     texts = [element.text for element in elements if element.tag.endswith("}text")]
     assert texts[0] == "Evaluation success"
     assert {"100%", "iterations done", "measured", "joins measured points", "95% interval"} <= set(texts)
-    points = [element for element in elements if element.tag.endswith("}circle")]
-    assert len(points) == 5 + 1  # five checkpoints, and the legend's
-    assert {point.get("fill") for point in points[:5]} == {"rgb(43, 98, 201)"}
+    points, of_legend = [element for element in elements if element.get("d", "").endswith("h0")]
+    assert points.get("d").count("M") == 5  # checkpoints
+    assert (points.get("stroke"), points.get("stroke-linecap")) == ("rgb(43, 98, 201)", "round")
+    assert of_legend.get("d").count("M") == 1
     assert page.count(".on-paper") == 0
 
 

@@ -51,6 +51,12 @@ def served(store: Store) -> Iterator[str]:
     listener.close()
 
 
+def num_points(place: str) -> str:
+    """Script for the number of points that the curves at a place have."""
+    paths = f"[...document.querySelectorAll('{place} path.point')]"
+    return f"{paths}.map((path) => path.getAttribute('d')).join('').split('M').length - 1"
+
+
 def panel_episodes(*seeds: int) -> pa.Table:
     """Episodes of a panel, the first prompt's before the others'; what is answered depends on the order."""
     panel = tuple((f"p{prompt:04d}", derive_seed(99, "environment", 0, seed)) for prompt, seed in enumerate(seeds))

@@ -3,7 +3,7 @@
 import pytest
 
 from starpo.ragen.store import Store
-from tests.ragen.evidence.view.conftest import Browser
+from tests.ragen.evidence.view.conftest import Browser, num_points
 from tests.ragen.evidence.view.runs_to_compare import add_run, evaluate
 
 pytestmark = pytest.mark.ci
@@ -54,9 +54,9 @@ def test_comparison_grows_while_looked_at(browser: Browser, served: str, store: 
     assert browser.texts("#panels .panel:first-child .by-line .of") == ["seeds 0, 1 of mine"]
     browser.run("document.getElementById('singly').click()")
     assert browser.texts("#panels .panel:first-child .by-line .of") == ["a", "b"]
-    browser.wait_for("document.querySelectorAll('#panels .panel:first-child circle').length === 2")
+    browser.wait_for(f"{num_points('#panels .panel:first-child')} === 2")
     evaluate(store, "b", 1, MOST)
-    browser.wait_for("document.querySelectorAll('#panels .panel:first-child circle').length === 3")
+    browser.wait_for(f"{num_points('#panels .panel:first-child')} === 3")
     assert "93.8%" in browser.text("#rows [data-run=b]")
     browser.press("#panels svg", "End")
     assert browser.texts("#panels .panel:first-child .by-line .value") == ["–", "93.8% (83.8% to 104%)"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from starpo.ragen.store import Store
-from tests.ragen.evidence.view.conftest import Browser
+from tests.ragen.evidence.view.conftest import Browser, num_points
 
 pytestmark = pytest.mark.ci
 NEWEST = 3
@@ -43,13 +43,16 @@ def test_arrival_shows_trajectory(browser: Browser, served: str) -> None:
 def test_page_grows_without_reload(browser: Browser, served: str, store: Store, without_newest) -> None:
     open_page(browser, f"{served}/run/hostile#iteration=1&group=i1-g1")
     browser.wait_for("document.documentElement.dataset.ready")
-    points = "#panels .panel:nth-child(2) circle"
-    before, title = browser.count(points), browser.text(".trajectory-title")
+    points = num_points("#panels .panel:nth-child(2)")
+    before, title = browser.run(f"return {points}"), browser.text(".trajectory-title")
     for stage, keys in without_newest.items():
         store.runs.record_stage("hostile", NEWEST, stage, keys)
-    browser.wait_for(f"document.querySelectorAll({json.dumps(points)}).length > {before}")
-    assert browser.text(".trajectory-title") == title  # what is looked at stays
+    browser.wait_for(f"data.last_iteration === {NEWEST}")
     browser.wait_for("document.documentElement.dataset.version === data.status.version")
+    assert browser.text(".trajectory-title") == title  # what is looked at stays
+    assert browser.run(f"return {points}") == before  # out of view: drawn as soon as one looks
+    browser.run("window.scrollTo(0, 0)")
+    browser.wait_for(f"{points} > {before}")
     with urllib.request.urlopen(f"{served}/run/hostile/data") as answer:
         whole = json.load(answer)
     for kind in ("panels", "metrics", "decisions", "artifacts", "glossary"):
