@@ -29,7 +29,7 @@ class ContextFit:
     """Prompts of one environment, and the limits that they have to fit into.
 
     Attributes:
-        place: The setting with the environment, such as 'environment'.
+        place: The setting with the environment, and its part if it has several: 'environment', 'environment, size-3'.
         kind: Type of the environment.
         lengths: Lengths of its prompts.
         agent: Settings of the agent.
@@ -143,10 +143,15 @@ def context_fits(config: StarPOConfig, *, should_download: bool = False) -> list
     contexts = ContextBuilder(tokenizer, config.agent, config.rollout.max_response_tokens)
     places = {"environment": config.environment}
     places |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
+    parts = {
+        place if len(tagged) == 1 else f"{place}, {tag}": part
+        for place, settings in places.items()
+        for tagged in [settings.tagged()]
+        for tag, part in tagged.items()
+    }
     return [
         ContextFit(place, part.type, prompt_lengths(part, contexts), config.agent, config.rollout, positions)
-        for place, settings in places.items()
-        for part in settings.tagged().values()
+        for place, part in parts.items()
     ]
 
 

@@ -72,6 +72,12 @@ def test_positions_are_those_of_the_folder(model: Path, tmp_path: Path) -> None:
     assert "do not fit into the 80 positions of the model: set that to at most 56" in obstacle
 
 
+def test_parts_of_an_environment_are_named() -> None:
+    lakes = {"type": "levels", "environment": {"type": "frozen_lake"}, "fields": ["size"], "values": [3, 4]}
+    settings = preset("smoke", {"environment": lakes, "evaluation.variants": {}})
+    assert [fitted.place for fitted in context_fits(settings)] == ["environment, size-3", "environment, size-4"]
+
+
 def test_a_failing_environment_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError("no lake today")

@@ -15,22 +15,24 @@ function chart(panel, signals = []) {
 }
 
 const charts = (panels) => panels.map((panel) => chart(panel));
-const drawn = { titles: [], meanings: [] };
+const drawn = {}; // part -> the names of what it shows
+
+function hasOthers(part, names) {
+  const before = drawn[part];
+  drawn[part] = names.join("\n");
+  return drawn[part] !== before;
+}
 
 // `draw` is given a place and what fills it: at once, or on a live page when the place is seen.
 function drawCurves(draw = (element, fill) => fill()) {
-  const titles = data.panels.map(({ title }) => title);
-  const panels = document.getElementById("panels");
-  if (titles.length && titles.join() === drawn.titles.join()) [...panels.children].forEach((figure, n) => draw(figure, () => figure.replaceChildren(...chart(data.panels[n], data.signals).children)));
-  else panels.replaceChildren(...(titles.length ? data.panels.map((panel) => chart(panel, data.signals)) : [html("p", { class: "muted" }, "No metric has been stored yet.")]));
-  drawn.titles = titles;
+  const make = (panel) => chart(panel, data.signals);
+  const places = document.getElementById("panels").children;
+  if (hasOthers("panels", data.panels.map(({ title }) => title))) refill("panels", data.panels.length ? data.panels.map(make) : html("p", { class: "muted" }, "No metric has been stored yet."));
+  else data.panels.forEach((panel, n) => draw(places[n], () => places[n].replaceChildren(...make(panel).children)));
   refill("legend", curveLegend(data.panels, data.signals));
-  const names = data.glossary.map(({ name }) => name);
-  if (names.join() !== drawn.meanings.join() || !names.length) refill("meanings", glossaryList(data.glossary));
-  drawn.meanings = names;
-  for (const [place, make] of [["timeline", () => timeline(data.signals, data.last_iteration)], ["heatmap", () => decisionMap(data, batches.rollouts.map((batch) => batch.iteration))]]) {
-    draw(document.getElementById(place), () => refill(place, make()));
-  }
+  if (hasOthers("meanings", data.glossary.map(({ name }) => name))) refill("meanings", glossaryList(data.glossary));
+  draw(document.getElementById("timeline"), () => refill("timeline", timeline(data.signals, data.last_iteration)));
+  draw(document.getElementById("heatmap"), () => refill("heatmap", decisionMap(data, batches.rollouts.map((batch) => batch.iteration))));
 }
 
 // What is expensive and folded is made when it is unfolded.
