@@ -81,6 +81,8 @@ def follow_study(
         outcome = _follow(studies, plan, look, console, ended, witness)
     if outcome.reason.startswith(_ERROR_NAME):
         raise CellsFailedError(outcome.reason.removeprefix(_ERROR_NAME))
+    if outcome.status == "cancelled":
+        raise RunFailedError(f"{studies.word} {plan.name} was cancelled; the same command continues it")
     if outcome.status != "completed":
         raise RunFailedError(outcome.reason)
 

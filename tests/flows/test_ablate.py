@@ -7,7 +7,9 @@ import pytest
 
 from starpo.flows.ablation_plan import plan_ablation
 from starpo.flows.cli.ablate import _looking_at, ablate
+from starpo.flows.console.follow import RunFailedError
 from starpo.flows.console.studies import run_study
+from starpo.flows.outcome import Outcome
 from starpo.flows.presets import GRIDS, preset
 from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
 from starpo.ragen.store import Store
@@ -257,3 +259,11 @@ def test_stored_result_ends_command_without_prefect(
     with pytest.raises(CellsFailedError, match=r"^1 failed, as the result says\. This is what the store says"):
         run_study(studies, plan, plan.grid, "ablation/custom", {}, lambda: ({}, "no active run"), as_json=False)
     assert "failed: b1: NothingKeptError" in capsys.readouterr().out
+
+
+def test_cancelled_ablation_can_be_continued(grid_file, store: Store, monkeypatch) -> None:
+    plan = plan_ablation(Grid.load(Path(grid_file())), store)
+    end = Outcome("cancelled", "Flow run was cancelled successfully.")  # what Prefect's server answers
+    monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: lambda: end)
+    with pytest.raises(RunFailedError, match=r"^ablation \w+ was cancelled; the same command continues it$"):
+        run_study(Ablations(store.url), plan, plan.grid, "ablation/custom", {}, lambda: ({}, ""), as_json=False)
