@@ -3,6 +3,7 @@
 const COLOURS = 7;
 const colour = (index) => `var(--series-${index % COLOURS})`;
 const shade = (line, index) => line.colour ?? index;
+const stroke = (index) => html("i", { class: `stroke${index < COLOURS ? "" : " dashed"}`, style: `--line:${colour(index)}` });
 
 function axis(panel) {
   const values = panel.lines.flatMap((line) => [...line.raw.map((p) => p[1]), ...line.band.flatMap((p) => [p[1], p[2]])]);
@@ -117,10 +118,9 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null, meanin
     point(measured[Math.max(0, Math.min(measured.length - 1, (at < 0 ? (step > 0 ? -1 : measured.length) : at) + step))]);
   });
   leave();
-  const byLine = () => html("ul", { class: "by-line", "aria-live": "polite" }, panel.lines.map((line, index) => html("li", {},
-    html("i", { class: `swatch${shade(line, index) < COLOURS ? "" : " dashed"}`, style: `--line:${colour(shade(line, index))}` }), html("span", { class: "of", title: line.label }, line.label), values[index])));
+  const byLine = () => html("ul", { class: "by-line", "aria-live": "polite" }, panel.lines.map((line, index) => html("li", {}, stroke(shade(line, index)), html("span", { class: "of", title: line.label }, line.label), values[index])));
   const legend = isByLine ? byLine() : panel.lines.length > 1
-    ? html("p", { class: "legend" }, panel.lines.map((line, index) => html("span", {}, html("i", { style: `background:${colour(index)}` }), line.label)))
+    ? html("p", { class: "legend" }, panel.lines.map((line, index) => html("span", {}, stroke(shade(line, index)), line.label)))
     : null;
   const id = `what-${panel.lines[0].metric.replace(/[^a-z0-9]+/gi, "-")}`;
   const [question, words] = panelMeaning(panel, meaning, id);

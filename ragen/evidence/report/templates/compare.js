@@ -6,7 +6,6 @@ const singly = document.getElementById("singly");
 let data = JSON.parse(document.getElementById("page-data").textContent);
 
 const refill = (id, ...parts) => document.getElementById(id).replaceChildren(...parts.flat(Infinity).filter(Boolean));
-const swatch = (index) => html("i", { class: `swatch${index < COLOURS ? "" : " dashed"}`, style: `--line:${colour(index)}` });
 const runLink = (name) => html("a", { href: `/run/${encodeURIComponent(name)}` }, name);
 const addressOf = (names) => `/compare?${names.map((name) => `run=${encodeURIComponent(name)}`).join("&")}`;
 const points = (value) => signed(100 * value);
@@ -36,7 +35,7 @@ function row(run, index) {
   const status = data.status[run.run];
   const about = [run.preset, run.environment === run.preset ? null : run.environment, run.seed === null ? null : `seed ${run.seed}`].filter(Boolean).join(" · ");
   return { attributes: { "data-run": run.run }, cells: [
-    [swatch(isOverSeeds() ? data.colours_over_seeds[index] : index), runLink(run.run), html("div", { class: "muted" }, about), index ? html("div", { class: "muted" }, html("a", { href: addressOf([run.run, ...data.runs.filter((name) => name !== run.run)]) }, "compare the others with it")) : null],
+    [stroke(isOverSeeds() ? data.colours_over_seeds[index] : index), runLink(run.run), html("div", { class: "muted" }, about), index ? html("div", { class: "muted" }, html("a", { href: addressOf([run.run, ...data.runs.filter((name) => name !== run.run)]) }, "compare the others with it")) : null],
     runState(status), status && status.updates !== null ? count(status.updates) : "",
     success(run.first), run.last ? success(run.last) : html("span", { class: "muted" }, "not evaluated yet"), difference(run, index), run.num_states === null ? "" : count(run.num_states),
   ] };

@@ -76,6 +76,18 @@ def test_two_points_are_not_joined(page) -> None:
     assert counts == [[2, 0], [3, 1]]
 
 
+def test_dashed_line_is_dashed_in_legend(page) -> None:
+    dashed = page.run(
+        """
+        const named = [...Array(9).keys()].map(String);
+        const lines = named.map((label) => ({ label, metric: "x", raw: [[0, 1]], smooth: [], band: [] }));
+        const legend = lineChart({ title: "x", note: "", lines }, 1).querySelector(".legend");
+        return [...legend.children].filter((line) => line.querySelector(".dashed")).map((line) => line.textContent);
+        """
+    )
+    assert dashed == ["7", "8"]  # there are seven colours
+
+
 @pytest.mark.parametrize(
     ("values", "labels"),
     [
