@@ -143,23 +143,17 @@ def context_fits(config: StarPOConfig, *, should_download: bool = False) -> list
     contexts = ContextBuilder(tokenizer, config.agent, config.rollout.max_response_tokens)
     places = {"environment": config.environment}
     places |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
-    parts = {
-        place if len(tagged) == 1 else f"{place}, {tag}": part
-        for place, settings in places.items()
-        for tagged in [settings.tagged()]
-        for tag, part in tagged.items()
-    }
     return [
         ContextFit(place, part.type, prompt_lengths(part, contexts), config.agent, config.rollout, positions)
-        for place, part in parts.items()
+        for setting, parts in ((place, settings.tagged()) for place, settings in places.items())
+        for place, part in ((f"{setting}, {tag}" if len(parts) > 1 else setting, part) for tag, part in parts.items())
     ]
 
 
 def worst_misfit(fits: Sequence[ContextFit]) -> str | None:
     """Return the misfit of the longest prompts, as what makes room for them does for all; None if all fit."""
-    misfits = [fit for fit in fits if fit.misfit is not None]
-    worst = max(misfits, key=lambda fit: fit.lengths.longest, default=None)
-    return worst.misfit if worst else None
+    misfits = [(fit.lengths.longest, fit.misfit) for fit in fits if fit.misfit is not None]
+    return max(misfits, default=(0, None))[1]
 
 
 def template_lines(config: StarPOConfig) -> list[str]:

@@ -21,7 +21,8 @@ def league_table(result: AblationResult) -> Table:
         for cell in cells
         if not cell.is_base and all(d is not None and d.low > 0 for d in _differences(result, cell))
     ]
-    title = f"{', '.join(better) or 'none'} beats {result.cells[0].label} at equal trajectories and at equal time"
+    verb = "beat" if len(better) > 1 else "beats"
+    title = f"{', '.join(better) or 'none'} {verb} {result.cells[0].label} at equal trajectories and at equal time"
     return Table(title, [_row(result, cell) for cell in cells], ("cell",))
 
 
