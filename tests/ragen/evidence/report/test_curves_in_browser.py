@@ -31,13 +31,13 @@ RUN_OF_TWELVE = """
 
 @pytest.fixture
 def saved(page, tmp_path: Path) -> Callable[[str], str]:
-    """Click a button, and return the text of the file that it saves."""
+    """Click a button, and return the text of the file that it saves; the browser first makes an empty one."""
     page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
 
     def save(button: str) -> str:
         page.click(button)
         deadline = time.monotonic() + 20
-        while not (files := [file for file in tmp_path.iterdir() if file.suffix in (".svg", ".csv")]):
+        while not (files := [f for f in tmp_path.iterdir() if f.suffix in (".svg", ".csv") and f.stat().st_size]):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         [file] = files
