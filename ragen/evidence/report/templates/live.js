@@ -1,4 +1,4 @@
-// A live page: asks every second whether the run has got further, and draws anew what has.
+// A live page: asks again and again whether the run has got further, and draws anew what has.
 
 const ASK_MS = 1500; // an iteration is seen within two seconds of being stored
 const AT_REST_MS = 5000;

@@ -26,9 +26,9 @@ function hasOthers(part, names) {
 // `draw` is given a place and what fills it: at once, or on a live page when the place is seen.
 function drawCurves(draw = (element, fill) => fill()) {
   const make = (panel) => chart(panel, data.signals);
-  const places = document.getElementById("panels").children;
+  const figures = [...document.getElementById("panels").children];
   if (hasOthers("panels", data.panels.map(({ title }) => title))) refill("panels", data.panels.length ? data.panels.map(make) : html("p", { class: "muted" }, "No metric has been stored yet."));
-  else data.panels.forEach((panel, n) => draw(places[n], () => places[n].replaceChildren(...make(panel).children)));
+  else data.panels.forEach((panel, n) => draw(figures[n], () => figures[n].replaceChildren(...make(panel).children)));
   refill("legend", curveLegend(data.panels, data.signals));
   if (hasOthers("meanings", data.glossary.map(({ name }) => name))) refill("meanings", glossaryList(data.glossary));
   draw(document.getElementById("timeline"), () => refill("timeline", timeline(data.signals, data.last_iteration)));
