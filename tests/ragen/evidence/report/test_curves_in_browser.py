@@ -76,6 +76,19 @@ def test_two_points_are_not_joined(page) -> None:
     assert counts == [[2, 0], [3, 1]]
 
 
+def test_waiting_drawing_fills_its_own_panel(page) -> None:
+    page.run(
+        """
+        inView.clear(); // as if all were out of view
+        renew();
+        data.panels = [{ ...data.panels[1], title: "First" }, ...data.panels];
+        renew();
+        window.dispatchEvent(new Event("beforeprint")); // draws all that waits, replaced or not
+        """
+    )
+    assert page.texts("#panels h3") == page.run("return data.panels.map(({ title }) => title)")
+
+
 def test_dashed_line_is_dashed_in_legend(page) -> None:
     dashed = page.run(
         """
