@@ -144,6 +144,11 @@ CHECKS: dict[str, dict[str, list[Check]]] = {
         ("turn num_hint_tokens", _counts),
         ("logprobs", _finite_items),
     ),
+    "teacher_top_tokens": _of(
+        ("trajectory_id group_id", _not_empty),
+        ("turn", _counts),
+        ("logprobs", _finite_items),
+    ),
     "samples": _of(
         ("trajectory_id group_id", _not_empty),
         ("num_tokens mean_ratio old_behaviour_gap", _counts),

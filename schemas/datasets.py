@@ -88,6 +88,11 @@ class Dataset:
         return pa.schema(fields, metadata={"dataset": self.name, "version": str(self.version)})
 
 
+_TURN = (
+    Column("trajectory_id", pa.string(), "as in turns"),
+    Column("group_id", pa.string(), "as in turns"),
+    Column("turn", pa.int32(), "as in turns"),
+)
 _EPISODE_IDENTITY = (
     Column("env", pa.string(), "environment type, as registered; in a mixture, the tag of the part"),
     Column("env_seed", pa.int64(), "seed of the initial state, shared by the group"),
@@ -213,9 +218,7 @@ REWARDS = Dataset(
     row="a turn",
     key=("trajectory_id", "turn"),
     columns=(
-        Column("trajectory_id", pa.string(), "as in turns"),
-        Column("group_id", pa.string(), "as in turns"),
-        Column("turn", pa.int32(), "as in turns"),
+        *_TURN,
         Column("component_names", TEXTS, "names of the reward's components"),
         Column("component_values", DOUBLES, "aligned with component_names"),
         Column("total", pa.float64(), "the sum of component_values"),
@@ -323,9 +326,7 @@ TRAINED = Dataset(
     row="a turn with a response of a trajectory that was trained on: its numbers by token, aligned with response_ids",
     key=("trajectory_id", "turn"),
     columns=(
-        Column("trajectory_id", pa.string(), "as in turns"),
-        Column("group_id", pa.string(), "as in turns"),
-        Column("turn", pa.int32(), "as in turns"),
+        *_TURN,
         Column("has_loss", FLAGS, "whether the token entered the policy's loss in some step"),
         Column("advantages", REALS, "as they entered the loss"),
         Column("ratios", REALS, "mean over steps of the ratio, policy to update.ratio_to; 1 without a loss"),
@@ -340,12 +341,22 @@ TEACHER_LOGPROBS = Dataset(
     row="a turn with a response, as a teacher scored it",
     key=("trajectory_id", "turn"),
     columns=(
-        Column("trajectory_id", pa.string(), "as in turns"),
-        Column("group_id", pa.string(), "as in turns"),
-        Column("turn", pa.int32(), "as in turns"),
+        *_TURN,
         Column("logprobs", REALS, "nats, of response_ids at the rollout's temperature; aligned with them"),
         Column("is_mode", FLAGS, "whether the teacher finds no other token more probable; aligned with logprobs"),
         Column("num_hint_tokens", pa.int32(), "tokens of this turn's hint, which the policy has not seen"),
+    ),
+)
+
+TEACHER_TOP_TOKENS = Dataset(
+    name="teacher_top_tokens",
+    version=1,
+    row="a turn with a response: what its teacher finds most probable instead of each token",
+    key=("trajectory_id", "turn"),
+    columns=(
+        *_TURN,
+        Column("token_ids", TOKENS, "teacher.top_k tokens at the position of each of response_ids, end to end"),
+        Column("logprobs", REALS, "theirs, nats at the rollout's temperature, falling at a position; aligned"),
     ),
 )
 
@@ -355,9 +366,7 @@ CREDITS = Dataset(
     row="a turn of a stored trajectory, with the values before and after it by Monte Carlo",
     key=("trajectory_id", "turn"),
     columns=(
-        Column("trajectory_id", pa.string(), "as in turns"),
-        Column("group_id", pa.string(), "as in turns"),
-        Column("turn", pa.int32(), "as in turns"),
+        *_TURN,
         Column(
             "state",
             pa.string(),
@@ -406,9 +415,7 @@ CREDIT_ESTIMATES = Dataset(
     key=("estimator", "trajectory_id", "turn"),
     columns=(
         Column("estimator", pa.string(), "the estimator and its settings that are not the default ones"),
-        Column("trajectory_id", pa.string(), "as in turns"),
-        Column("group_id", pa.string(), "as in turns"),
-        Column("turn", pa.int32(), "as in turns"),
+        *_TURN,
         Column("quantity", pa.string(), "what is estimated: " + " or ".join(QUANTITIES) + ", that before the turn"),
         Column(
             "estimate",
@@ -477,6 +484,7 @@ DATASETS: dict[str, Dataset] = {
         SELECTION,
         CURRICULUM,
         TEACHER_LOGPROBS,
+        TEACHER_TOP_TOKENS,
         SAMPLES,
         TRAINED,
         CREDITS,

@@ -1,4 +1,4 @@
-"""checkpoint, turns -> teacher_logprobs, metrics: what a teacher says of the tokens that the policy sampled."""
+"""checkpoint, turns -> teacher_logprobs (, teacher_top_tokens), metrics: what a teacher says of the policy's tokens."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -47,6 +47,8 @@ def teacher(
         "temperature": config.rollout.temperature,
         **({"hint": settings.hint, "hint_text": settings.hint_text} if has_hint else {}),
     }
+    top_tokens = ("teacher_top_tokens",) if settings.top_k else ()
+    values |= {"top_k": settings.top_k} if settings.top_k else {}
     if isinstance(settings, LoadedTeacherSettings):
         values |= {"micro_batch_tokens": config.update.micro_batch_tokens, "dtype": settings.dtype}
     elif isinstance(settings, ServerTeacher):
@@ -58,7 +60,8 @@ def teacher(
     part = str(attempt) if attempt else ""
     inputs = {"checkpoint": checkpoint, "turns": turns}
     do = partial(_score, config, settings, progress)
-    return Work(STAGE, ("teacher_logprobs", "metrics"), do, values, inputs, code=code, part=part)
+    outputs = ("teacher_logprobs", *top_tokens, "metrics")
+    return Work(STAGE, outputs, do, values, inputs, code=code, part=part)
 
 
 def _score(
@@ -98,7 +101,10 @@ def _score(
             model = placement.teacher = scoring.LoadedTeacher(folder, key, work.settings["dtype"])
         contexts, repeats = contexts_of(model.tokenizer), model.is_deterministic
         budget = config.update.micro_batch_tokens
-        scored = model.score(contexts, config.rollout.temperature, budget, settings.limit_s, on_progress)
+        limits = settings.top_k, settings.limit_s
+        scored = model.score(contexts, config.rollout.temperature, budget, *limits, on_progress=on_progress)
     values = scoring.metrics(contexts, scored, turns)
     yield Output("metrics", metrics_table(work.settings["iteration"], STAGE.name, values), is_deterministic=repeats)
+    if "teacher_top_tokens" in work.outputs:
+        yield Output("teacher_top_tokens", scoring.top_tokens(contexts, scored), is_deterministic=repeats)
     yield Output("teacher_logprobs", scoring.table(contexts, scored), values, is_deterministic=repeats)

@@ -16,7 +16,7 @@ from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 
 STAGE = Stage(name="update", version=4)
-_MEASURED = {"teacher_logprobs": "teacher", "credits": "credits"}
+_MEASURED = {"teacher_logprobs": "teacher", "teacher_top_tokens": "top_tokens", "credits": "credits"}
 """Kind of what may have been measured on the rollout -> the need of objectives that read it."""
 
 

@@ -227,6 +227,17 @@ def _teacher_logprobs() -> pa.Table:
     return _table("teacher_logprobs", columns)
 
 
+def _teacher_top_tokens() -> pa.Table:
+    columns = {
+        "trajectory_id": ["group-00000001/0000", "group-00000001/0001"],
+        "group_id": ["group-00000001"] * 2,
+        "turn": [0, 0],
+        "token_ids": [[5, 9, 5, 7], [5, 9, 9, 5]],
+        "logprobs": [[-0.25, -1.75, -0.5, -1.5], [-0.5, -1.5, -0.25, -200.0]],
+    }
+    return _table("teacher_top_tokens", columns)
+
+
 def _credits() -> pa.Table:
     columns = {
         "trajectory_id": ["group-00000001/0000", "group-00000001/0000", "group-00000001/0001"],
@@ -302,6 +313,7 @@ _MAKERS = {
     "samples": _samples,
     "trained_tokens": _trained_tokens,
     "teacher_logprobs": _teacher_logprobs,
+    "teacher_top_tokens": _teacher_top_tokens,
     "credits": _credits,
     "credit_estimates": _credit_estimates,
     "metrics": _metrics,

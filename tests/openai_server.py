@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
             choice = {"index": 0, "finish_reason": server.finish, "text": text, **reply}
             choice |= {"token_ids": server.token_ids} if server.token_ids is not None else {}
             if server.prompt_logprobs is not None:
-                choice["prompt_logprobs"] = server.prompt_logprobs(body["prompt"])
+                choice["prompt_logprobs"] = server.prompt_logprobs(body["prompt"], body["prompt_logprobs"])
             usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
             self.answer(200, {"id": "x", "object": "text_completion", "choices": [choice], "usage": usage})
 

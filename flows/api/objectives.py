@@ -26,7 +26,7 @@ OWN = "run"
 """Name of the run's own objective, which is always included."""
 ALL = "all"
 """Selects every shipped method."""
-_MEASURED = {"teacher": "teacher_logprobs", "credits": "credits"}
+_MEASURED = {"teacher": "teacher_logprobs", "top_tokens": "teacher_top_tokens", "credits": "credits"}
 """What objectives need that a stage before the update measures -> kind of its output."""
 _STORED = ("rollout", "reward", "filter")
 """Tables of settings whose outcome is stored: a method with other values is measured on the stored data anyway."""
@@ -61,8 +61,8 @@ class MeasurableUpdate:
         checkpoint: Key of the policy that was about to be updated.
         first: Key of the run's first checkpoint.
         data: Role -> key of the update's inputs.
-        models: Trained models of the checkpoint, 'teacher' if one has scored the rollout, and 'credits' if the run
-            trained on its credit.
+        models: Trained models of the checkpoint, 'teacher' if one has scored the rollout, 'top_tokens' if it has said
+            what it finds most probable, and 'credits' if the run trained on its credit.
         objectives: Name of an objective -> all settings with its own.
         left_out: Objective -> why it could not be measured.
     """
@@ -191,6 +191,8 @@ def _check_measurable(config: UpdateConfig, models: frozenset[str], *, has_greed
     """Check that stored data, a teacher's among them, and the models of the checkpoint suffice for an objective."""
     if "teacher" in config.needs and "teacher" not in models:
         raise ConfigError("it needs a teacher, and none has scored this rollout: measure it on a run with one")
+    if "top_tokens" in config.needs and "top_tokens" not in models:
+        raise ConfigError("it needs the teacher's most probable tokens, and none are stored: set teacher.top_k")
     if "credits" in config.needs and "credits" not in models:
         raise ConfigError("it trains on the true credit of turns, which this run did not measure before its update")
     for companion in config.companions:

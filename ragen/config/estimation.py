@@ -10,7 +10,7 @@ from starpo.ragen.config.update import UpdateConfig
 
 _SETTINGS = (
     "advantage_scale", "std_ddof", "should_whiten", "gamma", "gae_lambda", "gamma_turn", "lambda_turn",
-    "reward_placement", "advantage_on", "shaping", "distillation_coefficient", "reward_coefficient",
+    "reward_placement", "advantage_on", "shaping", "distillation_coefficient", "distillation", "reward_coefficient",
 )  # fmt: skip
 _KL = ("kl_coefficient", "kl_estimator")
 """Settings of a KL penalty in the reward; one in the loss has no part in advantages."""

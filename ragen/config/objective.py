@@ -71,8 +71,11 @@ class ObjectiveConfig(Settings):
     'by_group_std': multiplied by the std of the group's returns relative to the largest. 'by_kept_share',
     'by_root_kept_share': multiplied by the share of groups that the filter kept, or by its square root. (RAGEN-2.)"""
     distillation_coefficient: float = Field(0.0, ge=0, le=100)
-    """Weight of the teacher's advantage of a token, log pi_T - log pi_old, which estimates the gradient of the reverse
-    KL to the teacher (on-policy distillation, 2306.13649). 0: none. Needs `teacher`."""
+    """Weight of the reverse KL to the teacher (on-policy distillation, 2306.13649). 0: none. Needs `teacher`."""
+    distillation: Literal["sampled", "top_k"] = "sampled"
+    """'sampled': log pi_T - log pi_old of the sampled token, an advantage, whose gradient estimates the divergence's.
+    'top_k': the divergence itself, over the `teacher.top_k` most probable tokens and all others as one, a term of the
+    loss, with less noise."""
     reward_coefficient: float = Field(1.0, ge=0, le=100)
     """Weight of the reward's advantages beside those of the teacher. 0: the policy learns from the teacher alone."""
     ratio: Literal["token", "turn_geometric", "turn_arithmetic", "sequence"] = "token"
@@ -241,6 +244,8 @@ class ObjectiveConfig(Settings):
                 f"reward_coefficient = {self.reward_coefficient:g} weighs rewards against what a teacher says, and "
                 "distillation_coefficient = 0 leaves that out: set distillation_coefficient, or reward_coefficient = 1"
             )
+        if self.distills_top_tokens and self.observation_coefficient > 0:
+            raise ValueError("distillation = 'top_k' and observation_coefficient both add tokens to a step: set one")
         if self.importance_cap is not None and self.effective_sample_reference is not None:
             raise ValueError(
                 "importance_cap corrects each token for an older policy, and effective_sample_reference scales the "
@@ -276,7 +281,13 @@ class ObjectiveConfig(Settings):
         if {self.advantage_on, self.loss_on} != {"all"}:
             requirements |= {"spans"}
         requirements |= {"teacher"} if self.distillation_coefficient > 0 else set()
+        requirements |= {"top_tokens"} if self.distills_top_tokens else set()
         return requirements | {"reference"} if self.kl_coefficient > 0 else requirements
+
+    @property
+    def distills_top_tokens(self) -> bool:
+        """Whether the loss has the divergence over the teacher's most probable tokens."""
+        return self.distillation_coefficient > 0 and self.distillation == "top_k"
 
     @property
     def has_unit_importance(self) -> bool:

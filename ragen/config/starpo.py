@@ -169,6 +169,7 @@ class StarPOConfig(Settings):
         self.update.check_fits(self.rollout, self.agent, self.reward)
         if self.teacher is not None:
             self.teacher.check_fits(self.environment, self.agent, self.rollout)
+            self.teacher.check_suffices(self.update)
         elif "teacher" in self.update.needs:
             raise ValueError(
                 f"update.distillation_coefficient = {self.update.distillation_coefficient:g} weighs what a teacher "

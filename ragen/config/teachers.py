@@ -6,6 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.model_files import NUM_DIGITS
+from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.openai_engine import OpenAIServer
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.rollout import RolloutConfig
@@ -30,6 +31,9 @@ class TeacherSettings(Settings):
     whether this attempt succeeds and, if it does not, the actions of another one of its group that does."""
     hint_text: str = Field("\n\nHint: {hint}", max_length=2000)
     """How a hint is appended to the user's message; it contains {hint} once."""
+    top_k: int = Field(0, ge=0, le=256)
+    """Tokens at each position, those that the teacher finds most probable, whose log-probs are stored too, for
+    update.distillation = 'top_k'. 0: none."""
     limit_s: float | None = Field(None, gt=0)
     """Seconds that the teacher may take for a rollout; a run whose teacher takes longer ends. None: as long as it
     takes."""
@@ -48,6 +52,18 @@ class TeacherSettings(Settings):
         if text.count(PLACE) != 1:
             raise ValueError(f"should contain {PLACE} once, where the hint goes; found it {text.count(PLACE)} times")
         return text
+
+    def check_suffices(self, objective: ObjectiveConfig) -> None:
+        """Check that it says what the objective reads.
+
+        Raises:
+            ValueError: If not; the message says what to set.
+        """
+        if objective.distills_top_tokens and self.top_k == 0:
+            raise ValueError(
+                "update.distillation = 'top_k' compares the policy with the teacher's most probable tokens, and "
+                "teacher.top_k = 0 stores none: set it, for instance to 32"
+            )
 
     def check_fits(self, environment: EnvironmentSettings, agent: AgentConfig, rollout: RolloutConfig) -> None:
         """Check that there can be a hint, and that the policy itself does not see it.

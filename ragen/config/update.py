@@ -91,6 +91,7 @@ _LATER = (
     "entropy_target",
     "observation_coefficient",
     "distillation_coefficient",
+    "distillation",
     "reward_coefficient",
 )
 """Settings without which updates were made already: at their defaults they are in no key, so that those are found."""

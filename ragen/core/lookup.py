@@ -148,16 +148,16 @@ def load(registry: Mapping[str, str], name: str) -> Any:
 
 NEEDS = frozenset(
     {"groups", "states", "greedy", "spans", "probabilities", "covariances", "unnormalised", "components"}
-    | {"credits"}
+    | {"credits", "top_tokens"}
     | {"scene", "store", "server"}
     | {"clones"}
 )
 """Possible requirements. Of a part of an objective: groups of at least two; the states of the environment; a greedy
 rollout of each group; which tokens are reasoning and which are the answer; the probabilities of tokens; covariances
 over a mini-batch; returns that are not normalised; what each component of the reward paid; the true credit of turns,
-measured by continuations; also each companion model, by its name in `COMPANIONS` or as `module:attribute`. Of a reward
-component: an environment in `SCENES`; the store that holds the turns, as its third argument; a server, which the
-package `openai` asks. Of a search: copies of the environment."""
+measured by continuations; a teacher's most probable tokens; also each companion model, by its name in `COMPANIONS` or
+as `module:attribute`. Of a reward component: an environment in `SCENES`; the store that holds the turns, as its third
+argument; a server, which the package `openai` asks. Of a search: copies of the environment."""
 
 
 def needs(registry: "Registry", name: str) -> frozenset[str]:

@@ -16,7 +16,6 @@ from starpo.ragen.core.faults import describe_fault, is_raised_in
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import NEEDS
 from starpo.ragen.core.registry import ADVANTAGES, COMPANIONS, LOSSES, SHAPINGS, SURROGATES, TURN_ORDERS
-from starpo.ragen.learning.learners.data.paid import with_components
 from starpo.ragen.learning.learners.data.spans import Spans
 from starpo.ragen.learning.learners.data.trajectories import Trajectory, assemble
 from starpo.ragen.learning.learners.learner import Learner, OnProgress, UpdateContext, UpdateResult
@@ -124,11 +123,19 @@ def stored_trajectories(
         from starpo.ragen.learning.learners.data.taught import with_teacher
 
         trajectories = with_teacher(trajectories, read_attempts(store, "teacher_logprobs", inputs))
+    if "top_tokens" in needs:
+        from starpo.ragen.learning.learners.data.taught import with_top_tokens
+
+        trajectories = with_top_tokens(trajectories, read_attempts(store, "teacher_top_tokens", inputs))
     if "credits" in needs:
         from starpo.ragen.learning.learners.data.credited import with_credits
 
         trajectories = with_credits(trajectories, store.read_table("credits", inputs["credits"]))
-    return with_components(trajectories, rewards) if "components" in needs else trajectories, kept_share
+    if "components" in needs:
+        from starpo.ragen.learning.learners.data.paid import with_components
+
+        trajectories = with_components(trajectories, rewards)
+    return trajectories, kept_share
 
 
 def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1.0) -> UpdateContext:
@@ -163,6 +170,7 @@ def update_code(config: ObjectiveConfig) -> dict[str, str]:
         "entropy_target": config.entropy_target is None,
         "uncertain": config.uncertain_share == 1,
         "distillation": config.distillation_coefficient == 0,
+        "divergence": not config.distills_top_tokens,
         "off_policy": config.negative_max_kl is None and not config.should_weigh_kl,
     }
     return parts | {role: code for role, code in LOSSES.items() if not is_idle.get(role, False)}

@@ -16,6 +16,8 @@ from starpo.ragen.store.store import Store
 
 MADE_BY = {"rollout": "turns", "reward": "rewards", "variance_filter": "selection"}
 """Stage of every attempt -> kind of its output."""
+TAUGHT = ("teacher_logprobs", "teacher_top_tokens")
+"""Kinds of what a teacher says of a rollout; the second if `teacher.top_k` asks for it."""
 
 
 def numbered(name: str, attempt: int) -> str:
@@ -45,11 +47,12 @@ def of_kind(data: Mapping[str, str], kind: str) -> list[str]:
 def recorded_data(stages: StageKeys) -> dict[str, str]:
     """Return role -> key of what an update of the iteration may read, as far as it is recorded: turns, rewards and
     selections, a teacher's log-probs, and the credit that the run itself measured."""
-    made_by = MADE_BY | {"teacher": "teacher_logprobs", "credit": "credits"}
+    made_by = {name: (kind,) for name, kind in MADE_BY.items()} | {"teacher": TAUGHT, "credit": ("credits",)}
     return {
-        numbered(made_by[kind_of(name)], attempt_of(name)): keys[made_by[kind_of(name)]]
+        numbered(kind, attempt_of(name)): keys[kind]
         for name, keys in stages.items()
-        if kind_of(name) in made_by
+        for kind in made_by.get(kind_of(name), ())
+        if kind in keys
     }
 
 

@@ -9,7 +9,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.teachers import ModelTeacher, PolicyTeacher, RunTeacher, ServerTeacher
 from starpo.ragen.runs.work import Keys
 from starpo.ragen.store import Store
-from starpo.ragen.store.attempts import numbered, of_kind
+from starpo.ragen.store.attempts import TAUGHT, numbered, of_kind
 from starpo.ragen.teacher_fit import name_of, named_checkpoint
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.teacher import teacher
@@ -60,7 +60,8 @@ class Teaching:
             data: Role -> key of the turns of all attempts; more may be in it.
 
         Returns:
-            Role -> key of what it says: `teacher_logprobs`, and `teacher_logprobs:1`, ... of further attempts.
+            Role -> key of what it says: `teacher_logprobs`, `teacher_top_tokens` if it was asked for them, and
+            `teacher_logprobs:1`, ... of further attempts.
         """
         scored: Keys = {}
         for attempt, turns in enumerate(of_kind(data, "turns")):
@@ -71,5 +72,6 @@ class Teaching:
                 self._outputs[of_whom] = self._runner.stage(
                     iteration, teacher(config, iteration, *of_whom, attempt, self._runner.progress)
                 )
-            scored[numbered("teacher_logprobs", attempt)] = self._outputs[of_whom]["teacher_logprobs"]
+            outputs = self._outputs[of_whom]
+            scored |= {numbered(kind, attempt): outputs[kind] for kind in TAUGHT if kind in outputs}
         return scored

@@ -192,3 +192,31 @@ def test_absent_checkpoint_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="run 'plain' has no such checkpoint; it has 0 to 2"):
         train(store, "lacking", {**OF_RUN, "teacher.checkpoint": "plain:9"})
     assert "lacking" not in store.runs.names()
+
+
+TOP_K = {"update.distillation": "top_k", "teacher.top_k": 8}
+
+
+def test_top_tokens_are_stored_and_verified(store: Store) -> None:
+    train(store, "top-k", {**OF_RUN, **TOP_K, "online_k": 2})
+    (top_tokens,) = set(keys(store, "top-k", "teacher", "teacher_top_tokens"))
+    rows, turns = (
+        {(row["trajectory_id"], row["turn"]): row for row in store.read_table(kind, key).to_pylist()}
+        for kind, key in (
+            ("teacher_top_tokens", top_tokens),
+            ("turns", keys(store, "top-k", "rollout", "turns")[0]),
+        )
+    )
+    assert all(len(row["token_ids"]) == 8 * len(turns[place]["response_ids"]) for place, row in rows.items())
+    verification = verify_run(store, "top-k")
+    assert verification.outcome == "verified"
+    assert ("teacher", "teacher_top_tokens") in {(one.stage, one.check) for one in verification.findings}
+    updates = [keys(store, run, "update", "checkpoint")[0] for run in ("plain", "top-k")]
+    assert updates[0] != updates[1]
+    values = stored_metrics(store, keys(store, "top-k", "teacher", "metrics")[0])
+    assert 8 / 449 < values["teacher/top_k_mass"] <= 1  # what 8 of the vocabulary have at least
+
+
+def test_lab_needs_stored_top_tokens(store: Store) -> None:
+    without = compare_objectives(store, "plan", ["grpo"], overrides=TOP_K)
+    assert "needs the teacher's most probable tokens" in " ".join(without.left_out.values())

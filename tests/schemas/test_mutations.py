@@ -31,7 +31,7 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import dynamics_seed, python_random, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.distillation.contexts import TeacherContexts
-from starpo.ragen.learning.distillation.scoring import LoadedTeacher
+from starpo.ragen.learning.distillation.scoring import LoadedTeacher, top_tokens
 from starpo.ragen.learning.distillation.scoring import table as teacher_table
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.learners.data.trajectories import assemble
@@ -101,7 +101,7 @@ class Iteration:
         episodes = fold_episodes(self.played(["a", "b", "c"], 2), "sokoban", 0.5)
         samples, tokens = self.trained(turns, rewards, selection)
         siblings = self.searched()
-        made = (self.levels(selection), self.taught(turns))
+        made = (self.levels(selection), *self.taught(turns))
         measured = (example("credits"), example("credit_estimates"))  # equal to a stage's outputs: any will do
         tables = (turns, siblings, rewards, selection, *made, samples, tokens, *measured, metrics, episodes)
         self.tables = dict(zip(MUTATED, tables, strict=True))
@@ -137,9 +137,10 @@ class Iteration:
         assert result.trained_tokens is not None
         return result.samples, result.trained_tokens()
 
-    def taught(self, turns: pa.Table) -> pa.Table:
+    def taught(self, turns: pa.Table) -> tuple[pa.Table, pa.Table]:
         contexts = TeacherContexts(turns)
-        return teacher_table(contexts, LoadedTeacher(self.folder, "start", "float32").score(contexts, 1.0, 8192))
+        scored = LoadedTeacher(self.folder, "start", "float32").score(contexts, 1.0, 8192, top_k=2)
+        return teacher_table(contexts, scored), top_tokens(contexts, scored)
 
     def notices(self, kind: str, table: pa.Table) -> bool:
         """Whether a table contradicts what is stored with it. Derived tables must equal their stages' outputs."""

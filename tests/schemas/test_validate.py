@@ -138,6 +138,7 @@ OTHER_FAULTS = [
     *((kind, lambda rows: rows.append(rows[0]), name, "identify a row") for kind, name in (
         ("siblings", "trajectory_id"), ("rewards", "trajectory_id"), ("samples", "trajectory_id"), ("episodes", "cell"),
         ("trained_tokens", "trajectory_id"), ("teacher_logprobs", "trajectory_id"), ("credits", "trajectory_id"),
+        ("teacher_top_tokens", "trajectory_id"),
         ("credit_estimates", "estimator"),
         ("images", "digest"), ("turn_images", "trajectory_id"),
     )),
@@ -257,6 +258,10 @@ VALUE_FAULTS = [
         ("teacher_logprobs", "turn num_hint_tokens", -1, "is at least 0"),
         ("teacher_logprobs", "logprobs", [float("-inf"), 0.0], "finite numbers"),
         ("teacher_logprobs", "is_mode", [True], "as many items as logprobs"),
+        ("teacher_top_tokens", "trajectory_id group_id", "", "is not empty"),
+        ("teacher_top_tokens", "turn", -1, "is at least 0"),
+        ("teacher_top_tokens", "logprobs", [float("nan")] * 4, "finite numbers"),
+        ("teacher_top_tokens", "logprobs", [-0.5], "as many items as token_ids"),
         ("credits", "trajectory_id group_id", "", "is not empty"),
         ("credits", "turn num_tokens value_se advantage_se", -1, "is at least 0"),
         ("credits", "state", "f" * 32, "16 hexadecimal digits"),

@@ -28,6 +28,9 @@ _ASKER = "teacher.type = 'server'"
 _NUM_PROBED = 256
 _PROBE_TIMEOUT_S = 20.0
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+_Scored = tuple[float, bool, list[int], list[float]]
+"""Of a token: its log-prob, whether it is the most probable, and the most probable tokens with their log-probs."""
+_NOTHING: _Scored = (0.0, False, [], [])
 _OUTSIDE_PROTOCOL = (ValueError, AttributeError, TypeError, LookupError)
 """What reading an answer raises that is no completion, such as a proxy's page."""
 
@@ -70,7 +73,7 @@ def score_on_server(
         LearnerError: If it takes longer than its limit.
     """
     requests = _Requests(settings, tokenizer)
-    logprobs_N, is_mode_N = torch.zeros(contexts.num_tokens), torch.zeros(contexts.num_tokens, dtype=torch.bool)
+    scored = TeacherScores.empty(contexts.num_tokens, settings.top_k)
     threads = ThreadPoolExecutor(settings.max_concurrent, thread_name_prefix="teacher")
     try:
         scoring = {
@@ -80,8 +83,8 @@ def score_on_server(
         for number, done in enumerate(as_completed(scoring, settings.limit_s), 1):
             start, response_mask = scoring[done]
             scores = [done.result()[place] for place in np.flatnonzero(response_mask)]
-            logprobs_N[start : start + len(scores)] = torch.tensor([logprob for logprob, _ in scores])
-            is_mode_N[start : start + len(scores)] = torch.tensor([rank == 1 for _, rank in scores])
+            for whole, part in zip(vars(scored).values(), zip(*scores, strict=True), strict=True):
+                whole[start : start + len(scores)] = torch.tensor(part)
             if on_progress is not None:
                 on_progress(number, len(scoring))
     except TimeoutError:
@@ -92,7 +95,7 @@ def score_on_server(
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
         requests.close()
-    return TeacherScores(logprobs_N, is_mode_N)
+    return scored
 
 
 class _Requests:
@@ -103,8 +106,8 @@ class _Requests:
         self._client = open_client(settings, _ASKER)
         self._letters = dict[int, str | None]()  # of the tokens so far; None where bytes make no character
 
-    def score(self, ids: Sequence[int]) -> list[tuple[float, int]]:
-        """Return log-prob and rank of each token, the first of which has none: (0.0, 0)."""
+    def score(self, ids: Sequence[int]) -> list[_Scored]:
+        """Return what the server says of each token but the first, of which it says nothing."""
         import openai
 
         try:
@@ -112,7 +115,7 @@ class _Requests:
                 model=self._settings.model,
                 prompt=list(ids),
                 temperature=0.0,
-                extra_body={"prompt_logprobs": 0},
+                extra_body={"prompt_logprobs": self._settings.top_k},
                 **{self._settings.limit_parameter: 1},
             )
             given = getattr(completion.choices[0], "prompt_logprobs", None)
@@ -121,7 +124,7 @@ class _Requests:
                     f"the server at {self._settings.base_url} returns no prompt_logprobs, so it cannot score the "
                     "policy's tokens: take one that does, such as vLLM's"
                 )
-            return [(0.0, 0), *(self._read(one, number) for one, number in zip(given[1:], ids[1:], strict=True))]
+            return [_NOTHING, *(self._read(one, number) for one, number in zip(given[1:], ids[1:], strict=True))]
         except StarPOError:
             raise
         except (openai.OpenAIError, *_OUTSIDE_PROTOCOL) as error:
@@ -130,7 +133,7 @@ class _Requests:
     def close(self) -> None:
         self._client.close()
 
-    def _read(self, given: dict[str, dict[str, Any]], number: int) -> tuple[float, int]:
+    def _read(self, given: dict[str, dict[str, Any]], number: int) -> _Scored:
         entry = given[str(number)]
         logprob, rank, text = float(entry["logprob"]), int(entry["rank"]), entry.get("decoded_token")
         if not -float("inf") < logprob <= 0.0:
@@ -139,7 +142,14 @@ class _Requests:
             )
         if isinstance(text, str):
             self._check_text(number, text)
-        return logprob, rank
+        top_k = self._settings.top_k
+        top = sorted((int(one["rank"]), int(name), float(one["logprob"])) for name, one in given.items())[:top_k]
+        if len(top) < top_k:
+            raise LearnerError(
+                f"the teacher at {self._settings.base_url} names {len(top)} of its teacher.top_k = {top_k} most "
+                "probable tokens: lower that, or let the server name more (vLLM: --max-logprobs)"
+            )
+        return logprob, rank == 1, [name for _, name, _ in top], [value for *_, value in top]
 
     def _check_text(self, number: int, text: str) -> None:
         if number not in self._letters:

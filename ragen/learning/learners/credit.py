@@ -118,7 +118,9 @@ def assign_credit(
     advantages_BT = scale_advantages(estimate, inputs, config.advantage_scale, config.std_ddof)
     if config.should_whiten:
         advantages_BT = whiten(advantages_BT, mask_BT, config.std_ddof)
-    if config.distillation_coefficient > 0:
+    if config.distills_top_tokens:
+        advantages_BT = config.reward_coefficient * advantages_BT
+    elif config.distillation_coefficient > 0:
         from starpo.ragen.learning.objectives.distillation import distilled
 
         weights = config.distillation_coefficient, config.reward_coefficient

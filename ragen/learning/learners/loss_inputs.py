@@ -31,6 +31,8 @@ class LossInputs:
         unit_N: Index of the unit that shares a ratio (`update.ratio`): the token's sequence or its turn. int64
         entropy_N: Entropy of the policy before the first step. float32; None if the objective does not read it.
         importance_N: Importance weights (`update.importance_cap`). float32; None without.
+        top_tokens: The teacher's most probable tokens, int64, and their log-probs, float32, [N, K] each; None if the
+            loss does not compare with them.
         entropy_coefficient: Weight of the entropy bonus in this update.
         importance_metrics: Of weights of units, over the tokens with a loss.
     """
@@ -43,6 +45,7 @@ class LossInputs:
     unit_N: Tensor
     entropy_N: Tensor | None = None
     importance_N: Tensor | None = None
+    top_tokens: tuple[Tensor, Tensor] | None = None
     entropy_coefficient: float = 0.0
     importance_metrics: Mapping[str, float] = field(default_factory=dict)
 

@@ -1,11 +1,12 @@
 """`PolicyLoss`: the loss of the policy over some response tokens of an update, a micro-batch at a time.
 
     log-probs, entropies -> ratio -> surrogate, scaled (+ KL to the reference) (- entropy bonus) -> weighted sum
-                                                                  (+ mean cross-entropy on observations)
+                                                       (+ KL to the teacher)    (+ mean cross-entropy on observations)
 
 Legend: N response tokens of the update, M those of a micro-batch, B trajectories.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,20 +20,19 @@ from starpo.ragen.core.registry import SURROGATES
 from starpo.ragen.learning.learners.data.batches import MicroBatch
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.loss_inputs import LossInputs
+from starpo.ragen.learning.learners.models.scoring import Quantity
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 from starpo.ragen.learning.objectives.losses import token_weights
-from starpo.ragen.learning.objectives.off_policy import is_left_behind, reverse_kl
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
 from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
-from starpo.ragen.learning.objectives.uncertain import most_uncertain
 
 _ROUNDING = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.0125}
 """Nats by which two computations of one log-prob may differ, in other micro-batches or by the engine that sampled.
 Measured: at most 2.4e-5 in float32; in bfloat16 0.04 on a tiny policy, and 0.075 at 95% of SmolLM2-135M's tokens."""
-Term = Literal["task", "kl", "entropy", "observation"]
+Term = Literal["task", "kl", "entropy", "observation", "teacher"]
 """A term of the policy's loss: the surrogate, the KL to the reference, the entropy bonus, the cross-entropy on
-observations."""
+observations, the KL to the teacher over its most probable tokens."""
 
 
 def loss_terms(config: UpdateConfig) -> list[Term]:
@@ -42,6 +42,7 @@ def loss_terms(config: UpdateConfig) -> list[Term]:
         "kl": config.kl_coefficient > 0 and config.kl_placement == "loss",
         "entropy": config.has_entropy_bonus,
         "observation": config.observation_coefficient > 0,
+        "teacher": config.distills_top_tokens,
     }
     return [term for term, is_there in has.items() if is_there]
 
@@ -102,6 +103,8 @@ class PolicyLoss:
             covariances_2N[:, has_loss_N] = torch.stack(covariance_pair)
         scale_N = given.importance_N
         if given.entropy_N is not None:
+            from starpo.ragen.learning.objectives.uncertain import most_uncertain
+
             has_loss_N = has_loss_N.to(weights_N.device)
             is_uncertain_N = torch.zeros_like(weights_N)
             is_uncertain_N[has_loss_N] = most_uncertain(given.entropy_N[has_loss_N], config.uncertain_share).float()
@@ -128,8 +131,8 @@ class PolicyLoss:
         """Compute the loss of a micro-batch, and the surrogate's part of it; thread-safe, as no token is in two."""
         config, given, token_M = self.inputs.config, self.given, batch.token_M
         terms = loss_terms(config)
-        quantities = ("logprob", "entropy") if "entropy" in terms else ("logprob",)
-        logprobs_M, *entropy = self.inputs.policy(batch, self.inputs.context.temperature, quantities)
+        quantities: tuple[Quantity, ...] = ("logprob", "entropy") if "entropy" in terms else ("logprob",)
+        (logprobs_M, *entropy), from_teacher_M = self._score(batch, quantities)
         observation = logprobs_M.new_zeros(())
         if self.observation_E is not None:
             token_M, (logprobs_M, *entropy), observation = self._observe(batch, [logprobs_M, *entropy])
@@ -158,6 +161,8 @@ class PolicyLoss:
             surrogate_M = surrogate_M * self.scale_N[token_M]
         is_low_M, is_high_M = surrogate.is_low_M, surrogate.is_high_M
         if config.negative_max_kl is not None:
+            from starpo.ragen.learning.objectives.off_policy import is_left_behind
+
             is_left_M = is_left_behind(
                 logprobs_M, behaviour_M, inputs.advantages_M, inputs.sequence_M, config.negative_max_kl
             )
@@ -168,12 +173,16 @@ class PolicyLoss:
             assert given.ref_logprobs_N is not None
             ref_M = given.ref_logprobs_N[token_M]
             if config.should_weigh_kl:
+                from starpo.ragen.learning.objectives.off_policy import reverse_kl
+
                 divergence_M = reverse_kl(logprobs_M, ref_M, log_ratio_M)
             else:
                 divergence_M = KL_ESTIMATORS[config.kl_estimator](logprobs_M, ref_M)
             loss_M = loss_M + config.kl_coefficient * divergence_M
         if "entropy" in terms and self.only in (None, "entropy"):
             loss_M = loss_M - given.entropy_coefficient * entropy[0]
+        if from_teacher_M is not None and self.only in (None, "teacher"):
+            loss_M = loss_M + config.distillation_coefficient * from_teacher_M
         weighted_M = loss_M * weights_M
         self.terms_N[token_M] = weighted_M.detach().to(self.terms_N.dtype)
         task_M = (surrogate_M * weights_M).detach()
@@ -181,6 +190,19 @@ class PolicyLoss:
         if self.only in (None, "observation"):
             return weighted_M.sum() + config.observation_coefficient * observation, task_M.sum()
         return weighted_M.sum(), task_M.sum()
+
+    def _score(self, batch: MicroBatch, quantities: Sequence[Quantity]) -> tuple[list[Tensor], Tensor | None]:
+        """Return quantities of the tokens, and their divergence from the teacher if the loss has it."""
+        temperature = self.inputs.context.temperature
+        if self.given.top_tokens is None:
+            return list(self.inputs.policy(batch, temperature, quantities)), None
+        from starpo.ragen.learning.objectives.divergence import top_k_divergence
+
+        token_ids_MK, teacher_MK = (values_NK[batch.token_M] for values_NK in self.given.top_tokens)
+        scores = self.inputs.policy(batch.with_targets(token_ids_MK), temperature, quantities)
+        num_tokens = len(teacher_MK)
+        divergence_M = top_k_divergence(scores[0][num_tokens:].reshape(teacher_MK.shape), teacher_MK)
+        return [values[:num_tokens] for values in scores], divergence_M
 
     def _observe(self, batch: MicroBatch, quantities_E: list[Tensor]) -> tuple[Tensor, list[Tensor], Tensor]:
         """Separate observations from responses.

@@ -20,7 +20,6 @@ from starpo.ragen.learning.learners.models.scoring import Scores
 from starpo.ragen.learning.learners.scored_share import KNOWN_WITHIN, ScoredSample
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.ragen.learning.learners.validity import validity
-from starpo.ragen.learning.objectives.entropy_target import steer
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,15 @@ def prepare(inputs: UpdateInputs, start: Start) -> Prepared:
     loss_inputs = LossInputs.of(
         tokens, config, old.logprobs_N, start.ref_logprobs_N, credit.advantages_N, inputs.runner.device, old.entropy_N
     )
+    if config.distills_top_tokens:
+        from starpo.ragen.learning.learners.data.taught import top_tokens
+
+        ids_NK, logprobs_NK = (one.to(inputs.runner.device) for one in top_tokens(inputs.trajectories))
+        loss_inputs = replace(loss_inputs, top_tokens=(ids_NK, logprobs_NK))
     metrics = measure_validity(inputs, "before", start.measured.logprobs_N, credit)
     if config.entropy_target is not None:
+        from starpo.ragen.learning.objectives.entropy_target import steer
+
         level = config.entropy_coefficient if inputs.entropy_level is None else inputs.entropy_level
         entropy = float(start.measured.entropy_N.double().nanmean())
         coefficient, level = steer(level, entropy, config.entropy_target, config.entropy_step)

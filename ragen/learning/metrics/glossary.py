@@ -154,6 +154,7 @@ _ENTRIES: Mapping[str, tuple[str, str]] = {
     "teacher/kl": (_NATS, "The same of the policy that sampled, over all responses of the rollout"),
     "teacher/agreement": (_SHARE, "Sampled tokens than which the teacher finds none more probable"),
     "teacher/cross_entropy": (_NATS, "Minus the teacher's mean log-probability of the sampled tokens"),
+    "teacher/top_k_mass": (_SHARE, "Mean probability, under the teacher, of its teacher.top_k most probable tokens"),
     "teacher/hint_tokens_mean": ("tokens per turn", "Mean length of the hints, which the policy does not see"),
     "update/prm_pairs": (_COUNT, "Pairs of trajectories that the process reward model learns from"),
     "update/prm_accuracy": (

@@ -18,12 +18,11 @@ from starpo.ragen.core.errors import (
     StarPOError,
 )
 from starpo.ragen.store import Store
-from starpo.ragen.store.attempts import kind_of
+from starpo.ragen.store.attempts import TAUGHT, kind_of
 from starpo.schemas.manifest import Manifest
 
 _INPUTS = {"turns": "turns", "rewards": "rewards", "selection": "selection", "reference": "checkpoint"} | {
-    "teacher_logprobs": "teacher_logprobs",
-    "credits": "credits",
+    kind: kind for kind in (*TAUGHT, "credits")
 }
 """Role of an update's input, without its attempt number -> its kind; the previous checkpoint is omitted, as it is the
 chain itself."""

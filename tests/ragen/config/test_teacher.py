@@ -10,6 +10,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban
 
 PLAN = {"teacher.type": "policy", "teacher.hint": "plan"}
+TOP_K = {"update.distillation_coefficient": 1.0, "update.distillation": "top_k"}
 SERVER = {"teacher.type": "server", "teacher.base_url": "http://127.0.0.1:8000/v1", "teacher.model": "large"}
 
 
@@ -23,6 +24,14 @@ def test_there_is_no_teacher_by_default() -> None:
     [
         ({"update.distillation_coefficient": 1.0}, "weighs what a teacher says, and there is none: set teacher.type"),
         ({"update.reward_coefficient": 0.0}, "set distillation_coefficient, or reward_coefficient = 1"),
+        (
+            {**TOP_K, **PLAN},
+            "teacher.top_k = 0 stores none: set it, for instance to 32",
+        ),
+        (
+            {**TOP_K, "update.observation_coefficient": 1.0},
+            "both add tokens to a step: set one",
+        ),
         ({"teacher.type": "policy"}, "has nothing to teach: set hint = 'plan' or 'outcome'"),
         ({**SERVER, "rollout.temperature": 0.7}, "at rollout.temperature = 0.7: set that to 1, or teacher.type"),
         (

@@ -83,6 +83,11 @@ class MicroBatch:
         place_T = torch.arange(self.end_ST.shape[1], device=self.end_ST.device)
         return (place_T <= place_T[:, None]) & (place_T[:, None] < self.end_ST[:, None])
 
+    def with_targets(self, further_MK: Tensor) -> "MicroBatch":
+        """Return a copy that also scores K further tokens at the position of each response token, after all others."""
+        prediction_M = torch.cat([self.prediction_M, self.prediction_M.repeat_interleave(further_MK.shape[1])])
+        return replace(self, prediction_M=prediction_M, target_M=torch.cat([self.target_M, further_MK.flatten()]))
+
     def to(self, device: torch.device) -> "MicroBatch":
         """Return a copy on a device."""
         parts = {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -69,6 +69,9 @@ class Trajectory:
         images: Images of the segments, the same table for all trajectories of an update; None if they are of text
             alone.
         teacher_logprobs: Log-probs of the response tokens under a teacher, in their order; None without. float32
+        top_token_ids: K tokens at the position of each response token, end to end, that a teacher finds most probable;
+            None without. int32
+        top_logprobs: Their log-probs under it, aligned. float32
         true_advantages: Advantage of each turn as continuations measured it; None if it was not measured. float64 [K]
     """
 
@@ -84,6 +87,8 @@ class Trajectory:
     greedy_return: float | None = None
     images: "ImageTable | None" = None
     teacher_logprobs: np.ndarray | None = None
+    top_token_ids: np.ndarray | None = None
+    top_logprobs: np.ndarray | None = None
     true_advantages: np.ndarray | None = None
 
     @property

@@ -34,7 +34,12 @@ _TURNS = {
     "reasoning": pa.string(),
     "turn_weights": pa.float64(),
 }
-_MEASURED = {"teacher_logprobs": pa.float32(), "true_advantages": pa.float64()}
+_MEASURED = {
+    "teacher_logprobs": pa.float32(),
+    "top_token_ids": pa.int32(),
+    "top_logprobs": pa.float32(),
+    "true_advantages": pa.float64(),
+}
 """Lists that trajectories have where a stage before the update measured them."""
 _SCHEMA = pa.schema(
     {

@@ -102,6 +102,11 @@ class ResponseScores(nn.Module):
         logits_CV = self.model.get_output_embeddings()(hidden_CH)
         logits_CV = logits_CV.to(torch.promote_types(logits_CV.dtype, torch.float32))
         logprobs_CV = torch.log_softmax(logits_CV if temperature == 1.0 else logits_CV / temperature, dim=-1)
+        return self._read(logprobs_CV, prediction_M, target_M, quantities)
+
+    def _read(
+        self, logprobs_CV: Tensor, prediction_M: Tensor, target_M: Tensor, quantities: Sequence[Quantity]
+    ) -> tuple[Tensor, ...]:
         of_position: dict[Quantity, Callable[[Tensor], Tensor]] = {
             "entropy": entropy,
             "collision": _collision,

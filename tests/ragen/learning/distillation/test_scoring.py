@@ -15,7 +15,7 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.distillation.contexts import TeacherContexts, hinted_contexts
-from starpo.ragen.learning.distillation.scoring import LoadedTeacher, metrics, table
+from starpo.ragen.learning.distillation.scoring import LoadedTeacher, metrics, table, top_tokens
 from starpo.schemas.validate import validate
 from tests.ragen.learning.distillation.test_contexts import turns_of
 
@@ -84,6 +84,33 @@ def test_rows_are_turns_with_responses(teacher: LoadedTeacher) -> None:
     values = metrics(contexts, scored, TURNS)
     assert values["teacher/kl"] == pytest.approx(-0.5 - float(scored.logprobs_N.mean()), abs=1e-6)
     assert values["teacher/agreement"] == pytest.approx(np.mean(scored.is_mode_N.tolist()))
+
+
+@pytest.mark.parametrize("token_budget", [16, 64])
+def test_top_tokens_equal_those_of_single_contexts(folder: str, teacher: LoadedTeacher, token_budget: int) -> None:
+    contexts = TeacherContexts(TURNS)
+    scored = teacher.score(contexts, 0.5, token_budget, top_k=3)
+    model, _ = load_policy(folder)
+    rows = iter(zip(scored.top_ids_NK, scored.top_logprobs_NK, strict=True))
+    for context in contexts.segments:
+        for place in np.flatnonzero(context.response_mask).tolist():
+            with torch.no_grad():
+                logits_V = model(input_ids=torch.tensor([context.token_ids.tolist()[:place]])).logits[0, -1]
+            expected, (ids, logprobs) = (logits_V / 0.5).log_softmax(0).topk(3), next(rows)
+            assert ids.tolist() == expected.indices.tolist()
+            assert logprobs.tolist() == pytest.approx(expected.values.tolist(), abs=1e-5)
+    table = top_tokens(contexts, scored)
+    validate(table, "teacher_top_tokens")
+    assert [len(ids) for ids in table["token_ids"].to_pylist()] == [6, 6, 6, 3]
+    assert table["token_ids"].combine_chunks().flatten().to_pylist() == scored.top_ids_NK.flatten().tolist()
+    mass = float(scored.top_logprobs_NK.exp().sum(1).mean())
+    assert metrics(contexts, scored, TURNS)["teacher/top_k_mass"] == pytest.approx(mass)
+    assert "teacher/top_k_mass" not in metrics(contexts, teacher.score(contexts, 0.5, 64), TURNS)
+
+
+def test_more_than_the_vocabulary_is_refused(teacher: LoadedTeacher) -> None:
+    with pytest.raises(LearnerError, match=r"teacher\.top_k = 1000 is more than the teacher's vocabulary"):
+        teacher.score(TeacherContexts(TURNS), 1.0, 64, top_k=1000)
 
 
 def test_mode_is_the_most_probable_token(folder: str, teacher: LoadedTeacher) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torch
 
 from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
@@ -47,6 +48,21 @@ def test_scores_are_the_loaded_teachers(folder: str, server: Server) -> None:
     assert prompts == sorted(one.token_ids.tolist() for one in CONTEXTS.segments)
 
 
+def test_top_tokens_are_the_loaded_teachers(folder: str, server: Server) -> None:
+    here = LoadedTeacher(folder, "start", "float32").score(CONTEXTS, 1.0, 64, top_k=3)
+    there = score_on_server(CONTEXTS, TOKENIZER, settings(server, top_k=3))
+    assert there.top_ids_NK.tolist() == here.top_ids_NK.tolist()
+    torch.testing.assert_close(there.top_logprobs_NK, here.top_logprobs_NK, atol=1e-5, rtol=0)
+    torch.testing.assert_close(there.logprobs_N, here.logprobs_N, atol=1e-5, rtol=0)
+
+
+def test_fewer_top_tokens_are_refused(server: Server) -> None:
+    score = server.prompt_logprobs
+    server.prompt_logprobs = lambda ids, top_k: score(ids, 2)
+    with pytest.raises(LearnerError, match=r"of its teacher\.top_k = 5 most probable tokens: lower that, or let the"):
+        score_on_server(CONTEXTS, TOKENIZER, settings(server, top_k=5))
+
+
 def test_failed_requests_are_repeated(server: Server) -> None:
     server.script = ["500"]
     assert score_on_server(CONTEXTS, TOKENIZER, settings(server)).logprobs_N.lt(0).all()
@@ -71,9 +87,9 @@ def changing(change: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Callabl
 
     def prepare(server: Server) -> None:
         score = server.prompt_logprobs
-        server.prompt_logprobs = lambda ids: [
+        server.prompt_logprobs = lambda ids, top_k: [
             one and {number: entry | change(entry["decoded_token"], entry) for number, entry in one.items()}
-            for one in score(ids)
+            for one in score(ids, top_k)
         ]
 
     return prepare

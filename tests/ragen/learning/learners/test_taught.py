@@ -1,15 +1,23 @@
 """A teacher's stored log-probs in an update: aligned with the tokens, added to the advantages, measured."""
 
+from dataclasses import replace
+
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 
-from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners.data.taught import teacher_logprobs, with_teacher
+from starpo.ragen.learning.learners.data.taught import teacher_logprobs, top_tokens, with_teacher, with_top_tokens
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
-from starpo.schemas.datasets import TEACHER_LOGPROBS
-from tests.ragen.learning.learners.conftest import CONTEXT, loaded
+from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.measuring import initial_gradient
+from starpo.ragen.learning.learners.policy_loss import PolicyLoss
+from starpo.ragen.learning.learners.preparation import prepare, score_start
+from starpo.schemas.datasets import TEACHER_LOGPROBS, TEACHER_TOP_TOKENS
+from tests.ragen.learning.learners.conftest import CONTEXT, change, loaded
 
 ALONE = UpdateConfig(advantage="reinforce", distillation_coefficient=2.0, reward_coefficient=0.0, num_minibatches=1)
 
@@ -68,3 +76,84 @@ def test_other_rollout_is_refused(make_trajectories, missing: int) -> None:
 def test_update_without_a_teacher_is_refused(policy_folder, make_trajectories) -> None:
     with pytest.raises(LearnerError, match="has no log-probs of a teacher"):
         loaded(ALONE, policy_folder).update(make_trajectories(2), CONTEXT)
+
+
+TOP_K = UpdateConfig(
+    advantage="reinforce", distillation="top_k", distillation_coefficient=2.0, reward_coefficient=0.0,
+    aggregation="token_mean", num_minibatches=1,
+)  # fmt: skip
+CANDIDATES = [7, 8, 9, 30]
+PROBABILITIES = np.array([0.7, 0.2, 0.05, 0.01])
+
+
+def named(trajectories, num_ids: int = 4) -> pa.Table:
+    """What a teacher finds most probable, everywhere the same, rows in reverse."""
+    rows = [
+        {"trajectory_id": one.trajectory_id, "group_id": one.group_id, "turn": turn}
+        | {"token_ids": CANDIDATES[:num_ids] * count, "logprobs": np.log(PROBABILITIES[:num_ids]).tolist() * count}
+        for one in trajectories
+        for part in one.segments
+        for turn, count in zip(*np.unique(part.turn[part.response_mask], return_counts=True), strict=True)
+    ]
+    return pa.Table.from_pylist(rows[::-1], schema=TEACHER_TOP_TOKENS.schema)
+
+
+def taught(trajectories):
+    return with_top_tokens(with_teacher(trajectories, scored(trajectories, -0.5)), named(trajectories))
+
+
+def test_top_tokens_follow_the_tokens(make_trajectories) -> None:
+    trajectories = make_trajectories(3, num_turns=2)
+    ids_NK, logprobs_NK = top_tokens(taught(trajectories))
+    assert ids_NK.tolist() == [CANDIDATES] * len(ResponseTokens(trajectories))
+    torch.testing.assert_close(logprobs_NK[0].exp().double(), torch.from_numpy(PROBABILITIES))
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [16, 512])
+def test_gradient_is_that_of_single_contexts(policy_folder, make_trajectories, micro_batch_tokens: int) -> None:
+    trajectories, config = make_trajectories(4), TOP_K.model_copy(update={"micro_batch_tokens": micro_batch_tokens})
+    gradient = initial_gradient(loaded(config, policy_folder), taught(trajectories), CONTEXT)
+    model, _ = load_policy(policy_folder)
+    total, num_tokens = torch.zeros(()), 0
+    for part in (part for one in trajectories for part in one.segments):
+        logprobs_TV = model(input_ids=torch.from_numpy(part.token_ids)[None]).logits[0].log_softmax(-1)
+        for place in np.flatnonzero(part.response_mask) - 1:
+            pi = logprobs_TV[place].exp()[CANDIDATES]
+            both = torch.cat([pi, 1 - pi.sum()[None]]), torch.tensor([*PROBABILITIES, 1 - PROBABILITIES.sum()])
+            total = total + (both[0] * (both[0] / both[1]).log()).sum()
+            num_tokens += 1
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    expected = torch.autograd.grad(2.0 * total / num_tokens, parameters)
+    torch.testing.assert_close(gradient, torch.cat([one.flatten() for one in expected]).float(), atol=1e-5, rtol=1e-4)
+
+
+def divergence(learner, trajectories) -> float:
+    """Loss of all tokens as one mini-batch, before a step."""
+    with learner.at_start(trajectories, CONTEXT) as inputs:
+        batches = inputs.micro_batches()
+        given = prepare(inputs, score_start(inputs, batches, with_collision=False)).loss_inputs
+        is_in_N = torch.ones(len(inputs.tokens), dtype=torch.bool)
+        loss = PolicyLoss.over(inputs, given, is_in_N, Ledger(inputs.tokens, inputs.runner.device))
+        with torch.no_grad():
+            return sum(float(loss(batch)[0]) for batch in batches)
+
+
+def test_policy_moves_towards_the_teacher(policy_folder, make_trajectories) -> None:
+    trajectories = taught(make_trajectories(8))
+    config = change(TOP_K, optimiser=OptimiserConfig(type="adamw", learning_rate=1e-2))
+    learner, divergences = loaded(config, policy_folder), []
+    for step in range(3):
+        divergences.append(divergence(learner, trajectories))
+        assert learner.update(trajectories, replace(CONTEXT, iteration=step)).metrics["update/advantage_std"] == 0
+    assert divergences == sorted(divergences, reverse=True)
+    assert divergences[2] < divergences[0] - 0.01
+
+
+def test_tokens_without_names_are_refused(policy_folder, make_trajectories) -> None:
+    trajectories = make_trajectories(2)
+    nameless = with_teacher(trajectories, scored(trajectories, 0.0))
+    with pytest.raises(LearnerError, match="named 0 most probable tokens for the"):
+        loaded(TOP_K, policy_folder).update(nameless, CONTEXT)
+    partly = with_top_tokens(nameless, named(trajectories[:1], 3))
+    with pytest.raises(LearnerError, match=r"for the \d+ response tokens of trajectory 't\d', and update"):
+        loaded(TOP_K, policy_folder).update(partly, CONTEXT)

@@ -54,6 +54,15 @@ def test_pack_and_unpack_round_trip(make_trajectories, turns, silent, chosen, co
         assert_same(one, other)
 
 
+def test_what_a_teacher_says_survives(make_trajectories):
+    said = {"teacher_logprobs": np.float32([-1.5, -0.5]), "top_token_ids": np.int32([5, 7, 5, 9])}
+    said["top_logprobs"] = np.float32([-0.5, -1.5, -0.25, -2.5])
+    again = unpack_trajectories(pack_trajectories([dataclasses.replace(t, **said) for t in make_trajectories(2)]))
+    for name, values in said.items():
+        assert all(getattr(t, name).dtype == values.dtype for t in again)
+        assert [getattr(t, name).tolist() for t in again] == [values.tolist()] * 2
+
+
 def test_components_survive_the_round_trip(make_trajectories):
     paid = [PaidTrajectory(**vars(t), component_returns={"a": 1.5, "b": n}) for n, t in enumerate(make_trajectories(2))]
     again = unpack_trajectories(pack_trajectories(paid))
