@@ -87,7 +87,7 @@ def test_rows_are_turns_with_responses(teacher: LoadedTeacher) -> None:
 
 
 @pytest.mark.parametrize("token_budget", [16, 64])
-def test_top_tokens_equal_those_of_single_contexts(folder: str, teacher: LoadedTeacher, token_budget: int) -> None:
+def test_top_tokens_equal_single_contexts(folder: str, teacher: LoadedTeacher, token_budget: int) -> None:
     contexts = TeacherContexts(TURNS)
     scored = teacher.score(contexts, 0.5, token_budget, top_k=3)
     model, _ = load_policy(folder)

@@ -55,10 +55,10 @@ def test_pack_and_unpack_round_trip(make_trajectories, turns, silent, chosen, co
 
 
 def test_what_a_teacher_says_survives(make_trajectories):
-    said = {"teacher_logprobs": np.float32([-1.5, -0.5]), "top_token_ids": np.int32([5, 7, 5, 9])}
-    said["top_logprobs"] = np.float32([-0.5, -1.5, -0.25, -2.5])
-    again = unpack_trajectories(pack_trajectories([dataclasses.replace(t, **said) for t in make_trajectories(2)]))
-    for name, values in said.items():
+    columns = {"teacher_logprobs": np.float32([-1.5, -0.5]), "top_token_ids": np.int32([5, 7, 5, 9])}
+    columns["top_logprobs"] = np.float32([-0.5, -1.5, -0.25, -2.5])
+    again = unpack_trajectories(pack_trajectories([dataclasses.replace(t, **columns) for t in make_trajectories(2)]))
+    for name, values in columns.items():
         assert all(getattr(t, name).dtype == values.dtype for t in again)
         assert [getattr(t, name).tolist() for t in again] == [values.tolist()] * 2
 

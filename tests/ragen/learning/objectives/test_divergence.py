@@ -46,7 +46,7 @@ def test_other_tokens_merged_lower_it() -> None:
     assert of_k[-1] == pytest.approx(whole)
 
 
-def test_gradient_is_the_expected_one_of_samples() -> None:
+def test_gradient_is_that_of_samples() -> None:
     generator = torch.Generator().manual_seed(1)
     logits_V, teacher_V = (torch.randn(6, generator=generator, dtype=torch.float64) for _ in range(2))
     logits_V.requires_grad_()
