@@ -29,6 +29,9 @@ ROLLOUT = {
 }  # fmt: skip
 TEACHERS = {
     "a checkpoint": {"teacher.type": "policy", "teacher.checkpoint": "first"},
+    "its 32 most probable tokens, too": {
+        "teacher.type": "policy", "teacher.checkpoint": "first", "teacher.top_k": 32,
+    },
     "the policy, told the plan": {"teacher.type": "policy", "teacher.checkpoint": "first", "teacher.hint": "plan"},
     "the policy, told the outcome": {
         "teacher.type": "policy", "teacher.checkpoint": "first", "teacher.hint": "outcome",
