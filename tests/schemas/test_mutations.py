@@ -101,9 +101,9 @@ class Iteration:
         episodes = fold_episodes(self.played(["a", "b", "c"], 2), "sokoban", 0.5)
         samples, tokens = self.trained(turns, rewards, selection)
         siblings = self.searched()
-        made = (self.levels(selection), *self.taught(turns))
+        outputs = (self.levels(selection), *self.taught(turns))
         measured = (example("credits"), example("credit_estimates"))  # equal to a stage's outputs: any will do
-        tables = (turns, siblings, rewards, selection, *made, samples, tokens, *measured, metrics, episodes)
+        tables = (turns, siblings, rewards, selection, *outputs, samples, tokens, *measured, metrics, episodes)
         self.tables = dict(zip(MUTATED, tables, strict=True))
 
     def played(self, group_ids: list[str], size: int) -> pa.Table:
