@@ -20,6 +20,7 @@ from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.examples import Batch, Example
 from starpo.ragen.learning.learners.data.batches import MicroBatch, micro_batches, rectangles
+from starpo.ragen.learning.learners.data.prefix_rows import even_limit
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.models.adapters import add_adapters, shape_of
@@ -158,7 +159,8 @@ def in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int, part:
     """Split batches into rows that share prefixes, with equally many micro-batches of similar size in every part.
 
     A row may hold two and a half times the longest example even if that is more than `max_row_tokens`: long prompts are
-    mostly rules, which all examples share, and computing them again costs more than attention over a longer row.
+    mostly rules, which all examples share, and computing them again costs more than attention over a longer row. Rows
+    are shorter where that gives all parts equally many.
 
     Args:
         token_budget: Maximum tokens of a micro-batch, padding included.
@@ -170,7 +172,8 @@ def in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int, part:
     def split(batch: Batch) -> list[MicroBatch]:
         everything = np.arange(len(batch.segments))
         longest = max(len(example.token_ids) for example in batch.segments)
-        limit = max(max_row_tokens, 5 * longest // 2) if max_row_tokens else 0
+        limit = min(token_budget, max(max_row_tokens, 5 * longest // 2)) if max_row_tokens else 0
+        limit = even_limit([example.token_ids for example in batch.segments], limit, num_parts)
         parts = [
             micro_batches(batch, everything, token_budget, row_tokens=limit, rank=rank, num_ranks=num_parts)
             for rank in (range(num_parts) if part is None else [part])
