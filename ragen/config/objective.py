@@ -71,11 +71,10 @@ class ObjectiveConfig(Settings):
     'by_group_std': multiplied by the std of the group's returns relative to the largest. 'by_kept_share',
     'by_root_kept_share': multiplied by the share of groups that the filter kept, or by its square root. (RAGEN-2.)"""
     distillation_coefficient: float = Field(0.0, ge=0, le=100)
-    """Weight of the reverse KL to the teacher (on-policy distillation, 2306.13649). 0: none. Needs `teacher`."""
-    distillation: Literal["sampled", "top_k"] = "sampled"
-    """'sampled': log pi_T - log pi_old of the sampled token, an advantage, whose gradient estimates the divergence's.
-    'top_k': the divergence itself, over the `teacher.top_k` most probable tokens and all others as one, a term of the
-    loss, with less noise."""
+    """Weight of the divergence from the teacher (on-policy distillation, 2306.13649). 0: none. Needs `teacher`."""
+    distillation: Literal["sampled", "reverse_kl", "forward_kl"] = "sampled"
+    """'sampled': log pi_T - log pi_old of the sampled token, an advantage, whose gradient estimates the reverse KL's.
+    'reverse_kl', 'forward_kl': KL(pi || pi_T), KL(pi_T || pi), of the `teacher.top_k` likeliest tokens, in the loss."""
     reward_coefficient: float = Field(1.0, ge=0, le=100)
     """Weight of the reward's advantages beside those of the teacher. 0: the policy learns from the teacher alone."""
     ratio: Literal["token", "turn_geometric", "turn_arithmetic", "sequence"] = "token"
@@ -245,7 +244,7 @@ class ObjectiveConfig(Settings):
                 "distillation_coefficient = 0 leaves that out: set distillation_coefficient, or reward_coefficient = 1"
             )
         if self.distills_top_tokens and self.observation_coefficient > 0:
-            raise ValueError("distillation = 'top_k' and observation_coefficient both add tokens to a step: set one")
+            raise ValueError(f"distillation = '{self.distillation}' and observation_coefficient add tokens: set one")
         if self.importance_cap is not None and self.effective_sample_reference is not None:
             raise ValueError(
                 "importance_cap corrects each token for an older policy, and effective_sample_reference scales the "
@@ -287,7 +286,7 @@ class ObjectiveConfig(Settings):
     @property
     def distills_top_tokens(self) -> bool:
         """Whether the loss has the divergence over the teacher's most probable tokens."""
-        return self.distillation_coefficient > 0 and self.distillation == "top_k"
+        return self.distillation_coefficient > 0 and self.distillation != "sampled"
 
     @property
     def has_unit_importance(self) -> bool:

@@ -33,7 +33,7 @@ class TeacherSettings(Settings):
     """How a hint is appended to the user's message; it contains {hint} once."""
     top_k: int = Field(0, ge=0, le=256)
     """Tokens at each position, those that the teacher finds most probable, whose log-probs are stored too, for
-    update.distillation = 'top_k'. 0: none."""
+    update.distillation = 'reverse_kl' or 'forward_kl'. 0: none."""
     limit_s: float | None = Field(None, gt=0)
     """Seconds that the teacher may take for a rollout; a run whose teacher takes longer ends. None: as long as it
     takes."""
@@ -61,7 +61,7 @@ class TeacherSettings(Settings):
         """
         if objective.distills_top_tokens and self.top_k == 0:
             raise ValueError(
-                "update.distillation = 'top_k' compares the policy with the teacher's most probable tokens, and "
+                f"update.distillation = '{objective.distillation}' is over the teacher's most probable tokens, and "
                 "teacher.top_k = 0 stores none: set it, for instance to 32"
             )
 

@@ -241,7 +241,7 @@ LOSSES: dict[str, str] = {
     "uncertain": "starpo.ragen.learning.objectives.uncertain:most_uncertain",
     "off_policy": "starpo.ragen.learning.objectives.off_policy",
     "distillation": "starpo.ragen.learning.objectives.distillation:distilled",
-    "divergence": "starpo.ragen.learning.objectives.divergence:top_k_divergence",
+    "divergence": "starpo.ragen.learning.objectives.divergence:DIVERGENCES",
 }
 """Code of objectives that no setting names: loss weights and ratios; the others where they are used."""
 

@@ -64,7 +64,7 @@ def _fine_tuning(
         held.append(MemoryItem("frozen weights", size, f"{each} P, P = {architecture.num_parameters:,}"))
     states = states_of("policy", trained, "adamw", architecture, sharding, tuning.dtype)
     row_tokens = max(architecture.hidden_size, 5 * longest // 2)
-    num_rows, batch_tokens = _rows(tuning.batch_size, row_tokens, tokens, num_parts)
+    num_rows, batch_tokens = _rows(tuning.batch_size, row_tokens, tokens)
     part_tokens = batch_tokens / min(num_parts, num_rows)
     num_tokens = math.ceil(min(max(tuning.micro_batch_tokens, longest), max(part_tokens, longest)))
     row_tokens = min(row_tokens, num_tokens)
@@ -81,10 +81,8 @@ def _fine_tuning(
     return [*held, *states.held, *scaled([states.gradients], passes + num_sums), *scaled(passing, passes)]
 
 
-def _rows(num_examples: int, row_tokens: int, tokens: IterationTokens, num_parts: int) -> tuple[int, float]:
-    """Count a batch's rows of at most `row_tokens`, equally many in all parts, and the tokens in them: each row computes
-    the opening once."""
+def _rows(num_examples: int, row_tokens: int, tokens: IterationTokens) -> tuple[int, float]:
+    """Count a batch's rows of at most `row_tokens`, each of which computes the opening once, and the tokens in them."""
     each = max(1.0, tokens.context - tokens.opening)
     num_rows = math.ceil(num_examples / max(1.0, (row_tokens - tokens.opening) // each))
-    num_rows = min(num_examples, math.ceil(num_rows / num_parts) * num_parts)
     return num_rows, num_rows * tokens.opening + num_examples * each

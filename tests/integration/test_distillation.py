@@ -194,7 +194,7 @@ def test_absent_checkpoint_is_refused(store: Store) -> None:
     assert "lacking" not in store.runs.names()
 
 
-TOP_K = {"update.distillation": "top_k", "teacher.top_k": 8}
+TOP_K = {"update.distillation": "forward_kl", "teacher.top_k": 8}
 
 
 def test_top_tokens_are_stored_and_verified(store: Store) -> None:

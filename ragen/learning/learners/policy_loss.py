@@ -196,12 +196,13 @@ class PolicyLoss:
         temperature = self.inputs.context.temperature
         if self.given.top_tokens is None:
             return list(self.inputs.policy(batch, temperature, quantities)), None
-        from starpo.ragen.learning.objectives.divergence import top_k_divergence
+        from starpo.ragen.learning.objectives.divergence import DIVERGENCES
 
         token_ids_MK, teacher_MK = (values_NK[batch.token_M] for values_NK in self.given.top_tokens)
         scores = self.inputs.policy(batch.with_targets(token_ids_MK), temperature, quantities)
         num_tokens = len(teacher_MK)
-        divergence_M = top_k_divergence(scores[0][num_tokens:].reshape(teacher_MK.shape), teacher_MK)
+        policy_MK = scores[0][num_tokens:].reshape(teacher_MK.shape)
+        divergence_M = DIVERGENCES[self.inputs.config.distillation](policy_MK, teacher_MK)
         return [values[:num_tokens] for values in scores], divergence_M
 
     def _observe(self, batch: MicroBatch, quantities_E: list[Tensor]) -> tuple[Tensor, list[Tensor], Tensor]:

@@ -20,7 +20,6 @@ from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.examples import Batch, Example
 from starpo.ragen.learning.learners.data.batches import MicroBatch, micro_batches, rectangles
-from starpo.ragen.learning.learners.data.prefix_rows import even_limit
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.models.adapters import add_adapters, shape_of
@@ -159,8 +158,7 @@ def in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int, part:
     """Split batches into rows that share prefixes, with equally many micro-batches of similar size in every part.
 
     A row may hold two and a half times the longest example even if that is more than `max_row_tokens`: long prompts are
-    mostly rules, which all examples share, and computing them again costs more than attention over a longer row. Rows
-    are shorter where that gives all parts equally many.
+    mostly rules, which all examples share, and computing them again costs more than attention over a longer row.
 
     Args:
         token_budget: Maximum tokens of a micro-batch, padding included.
@@ -168,12 +166,13 @@ def in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int, part:
         num_parts: Number of parts.
         part: This process's part; None for all of them in turn.
     """
+    from starpo.ragen.learning.learners.data.even_rows import even_limit
 
     def split(batch: Batch) -> list[MicroBatch]:
         everything = np.arange(len(batch.segments))
-        longest = max(len(example.token_ids) for example in batch.segments)
-        limit = min(token_budget, max(max_row_tokens, 5 * longest // 2)) if max_row_tokens else 0
-        limit = even_limit([example.token_ids for example in batch.segments], limit, num_parts)
+        token_ids = [example.token_ids for example in batch.segments]
+        limit = max(max_row_tokens, 5 * max(map(len, token_ids)) // 2) if max_row_tokens else 0
+        limit = even_limit(token_ids, min(limit, token_budget), num_parts)
         parts = [
             micro_batches(batch, everything, token_budget, row_tokens=limit, rank=rank, num_ranks=num_parts)
             for rank in (range(num_parts) if part is None else [part])

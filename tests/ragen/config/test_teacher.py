@@ -10,7 +10,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban
 
 PLAN = {"teacher.type": "policy", "teacher.hint": "plan"}
-TOP_K = {"update.distillation_coefficient": 1.0, "update.distillation": "top_k"}
+TOP_K = {"update.distillation_coefficient": 1.0, "update.distillation": "forward_kl"}
 SERVER = {"teacher.type": "server", "teacher.base_url": "http://127.0.0.1:8000/v1", "teacher.model": "large"}
 
 
@@ -30,7 +30,7 @@ def test_there_is_no_teacher_by_default() -> None:
         ),
         (
             {**TOP_K, "update.observation_coefficient": 1.0},
-            "both add tokens to a step: set one",
+            "distillation = 'forward_kl' and observation_coefficient add tokens: set one",
         ),
         ({"teacher.type": "policy"}, "has nothing to teach: set hint = 'plan' or 'outcome'"),
         ({**SERVER, "rollout.temperature": 0.7}, "at rollout.temperature = 0.7: set that to 1, or teacher.type"),

@@ -9,4 +9,5 @@ observed      contexts in which what the environment shows is predicted too
 spans         the part of the response that a token belongs to
 batches       splits trajectories into mini-batches, packs rows into micro-batches
 prefix_rows   segments with a common prefix in one row: every prefix is computed once
+even_rows     the length of rows at which parts that are computed in parallel get equally many
 """

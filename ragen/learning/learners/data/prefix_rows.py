@@ -19,7 +19,6 @@ and gradients are sums.
 Legend: T tokens of a row, L tokens of a segment.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -103,26 +102,6 @@ def prefix_rows(token_ids: Sequence[np.ndarray], indices: Iterable[int], max_tok
         row.branches.append((num_shared, places))
         before = tokens
     return rows
-
-
-def even_limit(token_ids: Sequence[np.ndarray], max_tokens: int, num_parts: int) -> int:
-    """Find the maximum length of rows at which parts that are computed in parallel get equally many, of similar length.
-
-    Args:
-        token_ids: Tokens of the segments, [L] each.
-        max_tokens: Maximum length of a row.
-        num_parts: Number of parts.
-
-    Returns:
-        The smallest one at which `prefix_rows` makes no more rows than with `max_tokens`, rounded up to a multiple of
-        `num_parts`.
-    """
-
-    def num_rows(limit: int) -> int:
-        return len(prefix_rows(token_ids, range(len(token_ids)), limit))
-
-    allowed = -(-num_rows(max_tokens) // num_parts) * num_parts
-    return bisect_left(range(max_tokens), True, key=lambda limit: num_rows(limit) <= allowed)
 
 
 def _num_equal(one: np.ndarray, other: np.ndarray) -> int:

@@ -98,7 +98,7 @@ def top_tokens(trajectories: Sequence[Trajectory]) -> tuple[Tensor, Tensor]:
         if not top_k or len(named) != top_k * number:
             raise LearnerError(
                 f"the teacher named {len(named)} most probable tokens for the {number} response tokens of trajectory "
-                f"'{trajectory.trajectory_id}', and update.distillation = 'top_k' compares equally many at each: set "
+                f"'{trajectory.trajectory_id}', and the divergence compares equally many at each: set "
                 "teacher.top_k, and let the teacher score the rollout"
             )
     ids_NK, logprobs_NK = (torch.from_numpy(np.concatenate(parts)).reshape(-1, top_k) for parts in (ids, logprobs))

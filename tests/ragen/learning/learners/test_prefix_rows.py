@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from starpo.ragen.learning.learners.data.even_rows import even_limit
 from starpo.ragen.learning.learners.data.prefix_rows import prefix_rows
 
 SEGMENTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=30)
@@ -55,3 +56,18 @@ def test_only_requested_segments_are_laid_out(max_tokens):
     token_ids = [np.array(ids) for ids in ([5, 6], [5, 7], [5, 6], [8])]
     rows = prefix_rows(token_ids, np.array([1, 2]), max_tokens)
     assert sorted(index for row in rows for index, _ in row.segments) == [1, 2]
+
+
+def test_parts_get_equally_many_rows():
+    segments = [[0] * 75 + [number] * 80 for number in range(1, 17)]
+    assert [len(row) for row in rows_of(segments, 576)] == [555, 555, 395]
+    token_ids = [np.array(segment) for segment in segments]
+    assert [len(row) for row in rows_of(segments, even_limit(token_ids, 576, 2))] == [395] * 4
+
+
+@given(SEGMENTS, st.integers(0, 30), st.integers(1, 4))
+def test_even_limit_adds_fewer_rows_than_parts(segments, max_tokens, num_parts):
+    limit = even_limit([np.array(segment) for segment in segments], max_tokens, num_parts)
+    num_rows = len(rows_of(segments, max_tokens))
+    assert limit <= max_tokens
+    assert num_rows <= len(rows_of(segments, limit)) < num_rows + num_parts

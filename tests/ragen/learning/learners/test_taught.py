@@ -79,7 +79,7 @@ def test_update_without_a_teacher_is_refused(policy_folder, make_trajectories) -
 
 
 TOP_K = UpdateConfig(
-    advantage="reinforce", distillation="top_k", distillation_coefficient=2.0, reward_coefficient=0.0,
+    advantage="reinforce", distillation="reverse_kl", distillation_coefficient=2.0, reward_coefficient=0.0,
     aggregation="token_mean", num_minibatches=1,
 )  # fmt: skip
 CANDIDATES = [7, 8, 9, 30]
@@ -109,9 +109,12 @@ def test_top_tokens_follow_the_tokens(make_trajectories) -> None:
     torch.testing.assert_close(logprobs_NK[0].exp().double(), torch.from_numpy(PROBABILITIES))
 
 
-@pytest.mark.parametrize("micro_batch_tokens", [16, 512])
-def test_gradient_is_that_of_single_contexts(policy_folder, make_trajectories, micro_batch_tokens: int) -> None:
-    trajectories, config = make_trajectories(4), TOP_K.model_copy(update={"micro_batch_tokens": micro_batch_tokens})
+@pytest.mark.parametrize(
+    ("micro_batch_tokens", "divergence"), [(16, "reverse_kl"), (512, "reverse_kl"), (64, "forward_kl")]
+)
+def test_gradient_is_that_of_single_contexts(policy_folder, make_trajectories, micro_batch_tokens, divergence) -> None:
+    trajectories = make_trajectories(4)
+    config = change(TOP_K, micro_batch_tokens=micro_batch_tokens, distillation=divergence)
     gradient = initial_gradient(loaded(config, policy_folder), taught(trajectories), CONTEXT)
     model, _ = load_policy(policy_folder)
     total, num_tokens = torch.zeros(()), 0
@@ -120,14 +123,15 @@ def test_gradient_is_that_of_single_contexts(policy_folder, make_trajectories, m
         for place in np.flatnonzero(part.response_mask) - 1:
             pi = logprobs_TV[place].exp()[CANDIDATES]
             both = torch.cat([pi, 1 - pi.sum()[None]]), torch.tensor([*PROBABILITIES, 1 - PROBABILITIES.sum()])
-            total = total + (both[0] * (both[0] / both[1]).log()).sum()
+            one, other = both if divergence == "reverse_kl" else both[::-1]
+            total = total + (one * (one / other).log()).sum()
             num_tokens += 1
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     expected = torch.autograd.grad(2.0 * total / num_tokens, parameters)
     torch.testing.assert_close(gradient, torch.cat([one.flatten() for one in expected]).float(), atol=1e-5, rtol=1e-4)
 
 
-def divergence(learner, trajectories) -> float:
+def initial_loss(learner, trajectories) -> float:
     """Loss of all tokens as one mini-batch, before a step."""
     with learner.at_start(trajectories, CONTEXT) as inputs:
         batches = inputs.micro_batches()
@@ -141,12 +145,12 @@ def divergence(learner, trajectories) -> float:
 def test_policy_moves_towards_the_teacher(policy_folder, make_trajectories) -> None:
     trajectories = taught(make_trajectories(8))
     config = change(TOP_K, optimiser=OptimiserConfig(type="adamw", learning_rate=1e-2))
-    learner, divergences = loaded(config, policy_folder), []
+    learner, losses = loaded(config, policy_folder), []
     for step in range(3):
-        divergences.append(divergence(learner, trajectories))
+        losses.append(initial_loss(learner, trajectories))
         assert learner.update(trajectories, replace(CONTEXT, iteration=step)).metrics["update/advantage_std"] == 0
-    assert divergences == sorted(divergences, reverse=True)
-    assert divergences[2] < divergences[0] - 0.01
+    assert losses == sorted(losses, reverse=True)
+    assert losses[2] < losses[0] - 0.01
 
 
 def test_tokens_without_names_are_refused(policy_folder, make_trajectories) -> None:
@@ -155,5 +159,5 @@ def test_tokens_without_names_are_refused(policy_folder, make_trajectories) -> N
     with pytest.raises(LearnerError, match="named 0 most probable tokens for the"):
         loaded(TOP_K, policy_folder).update(nameless, CONTEXT)
     partly = with_top_tokens(nameless, named(trajectories[:1], 3))
-    with pytest.raises(LearnerError, match=r"for the \d+ response tokens of trajectory 't\d', and update"):
+    with pytest.raises(LearnerError, match=r"for the \d+ response tokens of trajectory 't\d', and the diverg"):
         loaded(TOP_K, policy_folder).update(partly, CONTEXT)
