@@ -216,7 +216,8 @@ def read_subject(store: Store, text: str) -> Subject:
             "package:NAME, one on the hub OWNER/NAME"
         )
     recorded = read_agent(place) if place else {}
-    return Subject(text, {"policy": {"type": "pretrained", "name_or_path": text}, **recorded})
+    policy = {"type": "pretrained", "name_or_path": text, "fine_tuning": None}  # a preset's would change what is asked
+    return Subject(text, {"policy": policy, **recorded})
 
 
 def read_task(store: Store, text: str) -> list[Task]:

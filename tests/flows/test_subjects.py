@@ -91,6 +91,14 @@ def test_arithmetic_does_not_follow_machine(store: Store, monkeypatch: pytest.Mo
     assert (subject.config.precision, subject.config.rollout.torch.dtype) == (None, "auto")
 
 
+def test_model_plays_as_it_is(store: Store) -> None:
+    """Not after the fine-tuning of a preset that it is evaluated on."""
+    assert preset("bandit-smollm2").policy.fine_tuning is not None
+    [subject] = plan_subjects(store, ["hub/model"], ["bandit-smollm2"], {}, {}).subjects["hub/model"]
+    assert subject.config.policy.name_or_path == "hub/model"
+    assert subject.config.policy.fine_tuning is None
+
+
 def test_environments_of_type_share_run(store: Store) -> None:
     planned = plan_subjects(store, ["solver"], ["Sokoban", "SokobanNewVocab", "Bandit"], {}, {"num_prompts": 4})
     configs = [run.config for run in planned.subjects["solver"]]
