@@ -19,7 +19,7 @@ def count(model):
 
 
 def of_folder(path):
-    settings = {"policy.name_or_path": path, "agent.observation": "image", "agent.max_turns": 1}
+    settings = {"policy.name_or_path": path, "agent.observation": "image", "agent.max_turns": 1, "environment.size": 3}
     return preset("frozen-lake-smollm2", settings)
 
 
