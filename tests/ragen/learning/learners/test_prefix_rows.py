@@ -66,7 +66,7 @@ def test_parts_get_equally_many_rows():
 
 
 @given(SEGMENTS, st.integers(0, 30), st.integers(1, 4))
-def test_even_limit_adds_fewer_rows_than_parts(segments, max_tokens, num_parts):
+def test_even_limit_adds_few_rows(segments, max_tokens, num_parts):
     limit = even_limit([np.array(segment) for segment in segments], max_tokens, num_parts)
     num_rows = len(rows_of(segments, max_tokens))
     assert limit <= max_tokens

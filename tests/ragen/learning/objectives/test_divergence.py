@@ -66,7 +66,7 @@ def test_reverse_gradient_is_that_of_samples() -> None:
     torch.testing.assert_close(exact_V, -of_samples_V)
 
 
-def test_forward_gradient_is_the_difference_of_probabilities() -> None:
+def test_forward_gradient_is_difference_of_probabilities() -> None:
     logits_V = torch.tensor([2.0, 0.0, -8.0], dtype=torch.float64, requires_grad=True)
     teacher_V = torch.tensor([0.1, 0.1, 0.8], dtype=torch.float64)
     probs_V = logits_V.softmax(0)
