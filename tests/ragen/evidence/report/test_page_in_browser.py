@@ -233,7 +233,7 @@ def test_address_opens_its_target(browser, path: Path, stored_run: Store) -> Non
     assert browser.text(".iteration-title") == "Iteration 2"
     assert browser.run("return document.querySelector('.turn.current').dataset.turn") == str(row["turn"])
     assert browser.text(".members [aria-current]").startswith(str(row["member"]))
-    browser.run("history.back()")  # only the empty page comes before
+    browser.driver.back()  # only the empty page comes before
     browser.open(path, "#iteration=2&trajectory=no-such")
     assert "There is no trajectory no-such in this page" in browser.text(".about")
     browser.open(path, "#iteration=77")
