@@ -44,25 +44,25 @@ def demonstrate(environment: FrozenLake, skill: float, rng: random.Random) -> De
         length = limit if slip > 0.0 else lake.num_cells
         walk = best_plan(lake, cell, slip, length, actions_left=lake.num_cells)  # no shortest path is longer
     else:
-        walk = rng.choice(_walks(lake, cell))
+        walk = rng.choice(walks(lake, cell))
     cells = _cells_meant(lake, cell, walk)
     way = f" from {' '.join(reversed(cells[:-1]))}" if cells[:-1] else ""
     to_goal = direction(lake.coordinates(cell), lake.coordinates(lake.goal))
     return Demonstration(f"G {to_goal} go {cells[-1]}{way}", walk[: min(limit, len(cells))])
 
 
-def _walks(lake: LakeMap, start: int) -> list[tuple[str, ...]]:
+def walks(lake: LakeMap, start: int) -> list[tuple[str, ...]]:
     """Return a shortest path to every other reachable cell, nearest first; holes and the goal end a walk."""
-    walks: dict[int, tuple[str, ...]] = {start: ()}
+    paths: dict[int, tuple[str, ...]] = {start: ()}
     queue = deque([start])
     while queue:
         cell = queue.popleft()
         for action in () if lake.is_end(cell) else ACTIONS:
             ahead = lake.move(cell, action)
-            if ahead not in walks:
-                walks[ahead] = (*walks[cell], action)
+            if ahead not in paths:
+                paths[ahead] = (*paths[cell], action)
                 queue.append(ahead)
-    return [walk for walk in walks.values() if walk]
+    return [walk for walk in paths.values() if walk]
 
 
 def _cells_meant(lake: LakeMap, cell: int, walk: tuple[str, ...]) -> list[str]:
