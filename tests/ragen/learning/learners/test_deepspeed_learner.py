@@ -185,15 +185,16 @@ def test_update_listens_on_localhost_only(policy_folder, make_trajectories, cont
     learner.load(policy_folder, "start", None)
     update = threading.Thread(target=learner.update, args=(make_trajectories(8), context))
     update.start()
-    processes = [p for p in psutil.Process().children(recursive=True) if str(ranks._folder) in " ".join(p.cmdline())]
-    addresses = set()
+    addresses, pids = set(), set()
     while update.is_alive():
-        for process in processes:
-            connections = process.net_connections("inet")
-            addresses |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
+        for process in psutil.Process().children(recursive=True):  # one that has just begun is a fork of this process
+            if str(ranks._folder) in " ".join(process.cmdline()):
+                pids.add(process.pid)
+                connections = process.net_connections("inet")
+                addresses |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
     update.join()
     assert addresses == {"127.0.0.1"}  # over which ranks on CPUs communicate
-    assert len(processes) == 2
+    assert len(pids) == 2
 
 
 @pytest.mark.parametrize(("rank", "kept"), [(0, ["head"]), (1, [])])
