@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -188,10 +189,11 @@ def test_update_listens_on_localhost_only(policy_folder, make_trajectories, cont
     addresses, pids = set(), set()
     while update.is_alive():
         for process in psutil.Process().children(recursive=True):  # one that has just begun is a fork of this process
-            if str(ranks._folder) in " ".join(process.cmdline()):
-                pids.add(process.pid)
-                connections = process.net_connections("inet")
-                addresses |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
+            with suppress(psutil.NoSuchProcess):  # others come and go
+                if str(ranks._folder) in " ".join(process.cmdline()):
+                    pids.add(process.pid)
+                    connections = process.net_connections("inet")
+                    addresses |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
     update.join()
     assert addresses == {"127.0.0.1"}  # over which ranks on CPUs communicate
     assert len(pids) == 2
