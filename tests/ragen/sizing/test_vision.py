@@ -19,8 +19,8 @@ def count(model):
 
 
 def of_folder(path):
-    settings = {"policy.name_or_path": path, "agent.observation": "image", "agent.max_turns": 1, "environment.size": 3}
-    return preset("frozen-lake-smollm2", settings)
+    settings = {"policy.name_or_path": path, "agent.observation": "image", "agent.max_turns": 1}
+    return preset("sokoban-smollm2", settings | {"environment.type": "frozen_lake", "environment.size": 3})
 
 
 def test_the_embedded_policy_is_counted_whole():
