@@ -165,10 +165,16 @@ def is_finished(store: Store, plan: RunPlan) -> bool:
     return state is not None and state.status == "completed" and is_whole
 
 
+def base_file(grid: Grid, folder: Path | None) -> Path | None:
+    """Return the TOML file whose settings cells start from, relative to `folder` or the working directory, if any."""
+    places = [] if grid.preset is None else [(folder or Path()) / grid.preset, Path(grid.preset)]
+    return next((file for file in places if file.is_file()), None)
+
+
 def _base_settings(grid: Grid, store: Store, source: str, folder: Path | None) -> StarPOConfig:
     """Load the settings of the preset, file or stored run that cells start from."""
     if grid.preset is not None:
-        path = next((file for file in ((folder or Path()) / grid.preset, Path(grid.preset)) if file.is_file()), None)
+        path = base_file(grid, folder)
         if path is None and grid.preset not in PRESETS.names():
             raise ConfigError(
                 f"{source}: preset = '{grid.preset}': neither a preset nor a TOML file"

@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from starpo.flows.ablation_plan import AblationPlan, is_finished, plan_ablation
+from starpo.flows.ablation_plan import AblationPlan, base_file, is_finished, plan_ablation
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.documents.studies import PlannedAblation, PlannedRun, Undecided
 from starpo.flows.console.follow import FINAL
 from starpo.flows.console.listing import print_rows
+from starpo.flows.console.start import written_settings
 from starpo.flows.console.studies import Look, print_asked_result, print_known, run_study
 from starpo.flows.console.terminal import Console, print_json, say
-from starpo.flows.presets import GRIDS, PRESETS
+from starpo.flows.presets import GRIDS
 from starpo.ragen.core.counts import counted
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
@@ -59,9 +60,11 @@ def ablate(
         "concurrency": None if concurrency == 1 else concurrency,
         "allow_few_seeds": allow_few_seeds or None,
     }
-    if plan.grid.run is None and plan.grid.preset not in PRESETS.names():  # settings from a local file
+    written = {}
+    if (file := base_file(plan.grid, path.parent)) is not None:
         parameters["config"] = plan.base.model_dump(mode="json")
-    run_study(studies, plan, plan.grid, "ablation/custom", parameters, _looking_at(opened, plan), as_json)
+        written["config"] = written_settings(str(file))
+    run_study(studies, plan, plan.grid, "ablation/custom", parameters, _looking_at(opened, plan), as_json, written)
 
 
 def _looking_at(store: Store, plan: AblationPlan) -> Look:

@@ -87,9 +87,14 @@ def train_settings(
     given = {"config": load_preset(preset).model_dump(mode="json"), "preset": settings} if is_file else {}
     optional = {"overrides": dict(overrides) or None, "store": store, "run": run}
     parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}
-    written = {"config": f'config="$(starpo validate {shlex.quote(preset)} --settings)"'}
+    written = {"config": written_settings(preset)}
     deployment = f"starpo/{'custom' if is_file else preset}"
     return opened, _on_server(deployment, parameters, opened, run_name, console, written)
+
+
+def written_settings(file: str) -> str:
+    """Return the shell text that stands for a file's settings, as parameter `config` of a deployment."""
+    return f'config="$(starpo validate {shlex.quote(file)} --settings)"'
 
 
 def _warn(config: StarPOConfig, console: Console) -> None:

@@ -38,7 +38,7 @@ _ERROR_NAME = f"{CellsFailedError.__name__}: "
 
 def run_study(
     studies: Kind, plan: StudyPlan, spec: StudySpec, deployment: str, parameters: Mapping[str, Any], look: Look,
-    as_json: bool,
+    as_json: bool, written: Mapping[str, str] = MappingProxyType({}),
 ) -> None:  # fmt: skip
     """Run a study on the local server, follow it and print its result; if only cells failed, that of the others.
 
@@ -50,12 +50,13 @@ def run_study(
         parameters: Parameters of the flow; those that are None are omitted.
         look: Reports its progress.
         as_json: Print only JSON; progress goes to standard error.
+        written: As for `start_deployment`.
 
     Raises:
         StoreError, RunFailedError, CellsFailedError: As for `follow_study`.
     """
     try:
-        follow_study(studies, plan, spec, deployment, parameters, look, Console(stderr=as_json))
+        follow_study(studies, plan, spec, deployment, parameters, look, Console(stderr=as_json), written)
     except CellsFailedError:
         print_result(studies, plan.name, as_json)
         raise
@@ -66,7 +67,7 @@ def follow_study(
     studies: Kind, plan: StudyPlan, spec: StudySpec, deployment: str, parameters: Mapping[str, Any], look: Look,
     console: Console, written: Mapping[str, str] = MappingProxyType({}),
 ) -> None:  # fmt: skip
-    """Run a study on the local server and follow it. See `run_study`, and for `written` `start_deployment`.
+    """Run a study on the local server and follow it. See `run_study`.
 
     Raises:
         StoreError: If the store cannot be written.

@@ -1,12 +1,15 @@
 """`starpo ablate` without a server: lists, plans, stored results, and errors raised before any work."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from starpo.flows.ablation_plan import plan_ablation
 from starpo.flows.cli.ablate import _looking_at, ablate
+from starpo.flows.cli.validate import validate
 from starpo.flows.console.follow import RunFailedError
 from starpo.flows.console.studies import run_study
 from starpo.flows.outcome import Outcome
@@ -267,3 +270,22 @@ def test_cancelled_ablation_can_be_continued(grid_file, store: Store, monkeypatc
     monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: lambda: end)
     with pytest.raises(RunFailedError, match=r"^ablation \w+ was cancelled; the same command continues it$"):
         run_study(Ablations(store.url), plan, plan.grid, "ablation/custom", {}, lambda: ({}, ""), as_json=False)
+
+
+def test_shown_command_reads_settings_from_file(grid_file, store: Store, monkeypatch, tmp_path: Path, capsys) -> None:
+    (tmp_path / "base.toml").write_text('extends = ["smoke"]\niterations = 7\n')
+    path, started = grid_file(SMALL.replace('"smoke"', '"base.toml"')), []
+    cancelled = Outcome("cancelled", "")
+    monkeypatch.setattr(
+        "starpo.flows.console.studies.start_deployment", lambda *given: started.append(given) or (lambda: cancelled)
+    )
+    with pytest.raises(RunFailedError):
+        ablate(path, store=store.url, as_json=False)
+    (_, parameters, _, _, written), = started  # fmt: skip
+    command = re.fullmatch(r'config="\$\((.+)\)"', written["config"])
+    assert command is not None
+    assert shlex.split(command[1]) == ["starpo", "validate", str(tmp_path / "base.toml"), "--settings"]
+    capsys.readouterr()
+    validate(str(tmp_path / "base.toml"), settings=True)
+    assert json.loads(capsys.readouterr().out) == parameters["config"]
+    assert parameters["config"]["iterations"] == 7
