@@ -9,10 +9,10 @@ import typer
 
 from starpo.flows.ablation_plan import AblationPlan, base_file, is_finished, plan_ablation
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
+from starpo.flows.console.deployment import written_settings
 from starpo.flows.console.documents.studies import PlannedAblation, PlannedRun, Undecided
 from starpo.flows.console.follow import FINAL
 from starpo.flows.console.listing import print_rows
-from starpo.flows.console.start import written_settings
 from starpo.flows.console.studies import Look, print_asked_result, print_known, run_study
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.presets import GRIDS

@@ -113,6 +113,11 @@ def start_deployment(
     return begun.ended
 
 
+def written_settings(file: str) -> str:
+    """Return the shell text that stands for a file's settings, as parameter `config` of a deployment."""
+    return f'config="$(starpo validate {shlex.quote(file)} --settings)"'
+
+
 def register(deployment: str | None = None) -> None:
     """Update a deployment on the server, as settings or their schema may have changed since it was served.
 

@@ -4,7 +4,6 @@ settings -> this process: `tasks.loop.run`, or a server: deployment -> flow `flo
 """
 
 import asyncio
-import shlex
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -84,17 +83,14 @@ def train_settings(
     say(console, str(reused(opened, run_name, config)))
     if is_local:
         return opened, train_here(opened, run_name, settings, config, console)
+    from starpo.flows.console.deployment import written_settings  # Prefect, as in `_on_server`
+
     given = {"config": load_preset(preset).model_dump(mode="json"), "preset": settings} if is_file else {}
     optional = {"overrides": dict(overrides) or None, "store": store, "run": run}
     parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}
     written = {"config": written_settings(preset)}
     deployment = f"starpo/{'custom' if is_file else preset}"
     return opened, _on_server(deployment, parameters, opened, run_name, console, written)
-
-
-def written_settings(file: str) -> str:
-    """Return the shell text that stands for a file's settings, as parameter `config` of a deployment."""
-    return f'config="$(starpo validate {shlex.quote(file)} --settings)"'
 
 
 def _warn(config: StarPOConfig, console: Console) -> None:
