@@ -1,9 +1,8 @@
-"""Progress of a command on standard error: `progress_bar` by number, `told` in words.
+"""Progress of a command on standard error: `progress_bar` by number, `status_line` in words.
 
-Without a terminal, a line says every `PLAIN_EVERY_S` seconds what is done.
+Without a terminal, a line says every `PLAIN_EVERY_S` seconds what is done, however long one item takes.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -41,20 +40,15 @@ def progress_bar(what: str, columns: tuple[type[ProgressColumn], ...]) -> Iterat
     Yields:
         Callback that takes the amount done, the total, and optionally a description of the current item.
     """
-    all_columns = (description_column(), BarColumn(), *(column() for column in columns))
     console = Console(stderr=True)
-    with Progress(*all_columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    if not console.is_terminal:
+        with _repeated(console, what) as tell:
+            yield lambda done, total, now=None: tell(f"{now or what}: {done} of {total}")
+        return
+    all_columns = (description_column(), BarColumn(), *(column() for column in columns))
+    with Progress(*all_columns, console=console, transient=True) as progress:
         bar = progress.add_task(what, total=None)
-        said_at = time.monotonic()
-
-        def show(done: int, total: int, now: str | None = None) -> None:
-            nonlocal said_at
-            progress.update(bar, completed=done, total=total, description=now)
-            if not console.is_terminal and time.monotonic() - said_at >= PLAIN_EVERY_S:
-                said_at = time.monotonic()
-                say(console, f"{now or what}: {done} of {total}")
-
-        yield show
+        yield lambda done, total, now=None: progress.update(bar, completed=done, total=total, description=now)
 
 
 @contextmanager
@@ -72,7 +66,13 @@ def status_line(what: str) -> Iterator[Callable[[str], None]]:
         with console.status(what) as status:
             yield lambda now: status.update(plain(now))
         return
-    now, is_over = [what], Event()
+    with _repeated(console, what) as tell:
+        yield tell
+
+
+@contextmanager
+def _repeated(console: Console, first: str) -> Iterator[Callable[[str], None]]:
+    now, is_over = [first], Event()
 
     def repeat() -> None:
         while not is_over.wait(PLAIN_EVERY_S):

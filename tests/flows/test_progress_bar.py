@@ -32,8 +32,8 @@ def test_file_gets_progress_lines(capsys, monkeypatch):
         tell("reading: audits")
         time.sleep(0.1)
     with progress_bar("runs", COUNTED) as show:
-        time.sleep(0.02)
         show(3, 4)
+        time.sleep(0.1)
     out, err = capsys.readouterr()
     assert not out
     assert "reading: audits\n" in err
