@@ -208,13 +208,10 @@ def read_subject(store: Store, text: str) -> Subject:
     try:
         place = model_place(text)
     except PolicyError as error:
-        raise ConfigError(f"'{text}' cannot be evaluated: {str(error).partition(': ')[2]}") from error
-    if place is None and "/" not in text:  # all models of the hub have an owner
         raise ConfigError(
-            f"'{text}' is no run in {store.url}{near(text, [*MARKS, *names])}, no folder or GGUF file, no "
-            "MODEL@http://SERVER/v1, and neither 'random' nor 'solver'; a model of an installed package is "
-            "package:NAME, one on the hub OWNER/NAME"
-        )
+            f"'{text}' is no run in {store.url}{near(text, [*MARKS, *names])}, no MODEL@http://SERVER/v1, neither "
+            f"'random' nor 'solver', and no model: {str(error).partition(': ')[2]}"
+        ) from error
     recorded = read_agent(place) if place else {}
     policy = {"type": "pretrained", "name_or_path": text, "fine_tuning": None}  # a preset's would change what is asked
     return Subject(text, {"policy": policy, **recorded})

@@ -17,6 +17,7 @@ from starpo.flows.console.studies import Look, print_asked_result, print_known, 
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.presets import GRIDS
 from starpo.ragen.core.counts import counted
+from starpo.ragen.readiness import check_ready
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
@@ -51,6 +52,8 @@ def ablate(
     plan = plan_ablation(
         Grid.load(path, GRIDS.folders[0]), opened, source=shown, folder=path.parent, allow_few_seeds=allow_few_seeds
     )  # fmt: skip
+    for run in plan.runs[: len(plan.cells)]:  # every cell with the first seed
+        check_ready(run.config, f"{shown}: cell '{run.cell.label}'", store=opened)
     if dry_run:
         _print_plan(plan, opened, as_json)
         return

@@ -50,8 +50,8 @@ def model_place(name_or_path: str) -> Path | None:
         fault = "it is neither a folder nor a .gguf file" if place.exists() else "there is no such folder or file"
         raise PolicyError(
             f"policy.name_or_path = '{name_or_path}': {fault}. Give a folder with config.json, safetensors and a "
-            "tokenizer, a GGUF file, package:NAME for a model that an installed package carries, or a model's name on "
-            "the Hugging Face hub, such as Qwen/Qwen2.5-0.5B-Instruct"
+            "tokenizer, a GGUF file, package:NAME for a model that an installed package carries, or OWNER/NAME of a "
+            "model on the Hugging Face hub, such as Qwen/Qwen2.5-0.5B-Instruct"
         )
     return None
 
@@ -212,8 +212,8 @@ def _packaged(name: str) -> Path:
 
 
 def _looks_like_a_path(name: str) -> bool:
-    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith("/") or "\\" in name
-    return is_path or name.endswith(GGUF_SUFFIX)
+    """Return whether it cannot be a model of the hub, where each has an owner: OWNER/NAME."""
+    return name.count("/") != 1 or name[0] in "./~" or name.endswith(("/", GGUF_SUFFIX)) or "\\" in name
 
 
 def _digest_of(file: Path) -> str:

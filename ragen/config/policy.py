@@ -135,7 +135,7 @@ class PretrainedPolicy(Settings):
     name_or_path: str = Field(min_length=1)
     """A folder with `config.json`, weights and a tokenizer; that of a LoRA adapter as PEFT saves it, which is applied
     to the base that it names; a GGUF file; `package:NAME` for the model that an installed Python package carries; or
-    the name of a model on the Hugging Face hub."""
+    OWNER/NAME of a model on the Hugging Face hub."""
     revision: str | None = None
     """Commit or tag on the hub. None: the newest."""
     digest: str = Field("", pattern=f"^([0-9a-f]{{{NUM_DIGITS}}})?$")

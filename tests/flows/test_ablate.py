@@ -150,6 +150,12 @@ def test_an_unknown_run_suggests_near_ones(grid_file, store: Store) -> None:
     assert "did you mean smoke-mine" in message
 
 
+def test_what_stands_in_way_of_cell(grid_file, store: Store) -> None:
+    text = SMALL.partition("[axes]")[0] + '[cells.own.policy]\ntype = "pretrained"\nname_or_path = "absent"\n'
+    file = grid_file(text)
+    assert f"{file}: cell 'own': policy.name_or_path = 'absent': there is no such folder" in refused(store, file)
+
+
 def test_other_run_kind_is_no_base(grid_file, store: Store) -> None:
     store.runs.create("other", flow="starpo", preset=None, config={"iterations": 3})
     message = refused(store, grid_file(SMALL.replace('preset = "smoke"', 'run = "other"')))

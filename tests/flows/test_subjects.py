@@ -52,8 +52,8 @@ def test_others_become_runs_of_no_iteration(store: Store, text: str) -> None:
     [
         ("mime", "'mime' is no run in .*did you mean 'mine'"),
         ("randm", "'randm' is no run in .*did you mean 'random'"),
-        ("./nowhere", "'./nowhere' cannot be evaluated: there is no such folder or file"),
-        ("package:starpo-nothing", "'package:starpo-nothing' cannot be evaluated"),
+        ("./nowhere", "'./nowhere' is no run in .*, and no model: there is no such folder or file"),
+        ("package:starpo-nothing", "'package:starpo-nothing' is no run in .*, and no model"),
         ("https://api.example.com/v1", "names a server without its model: MODEL@https://api.example.com/v1"),
     ],
 )

@@ -42,7 +42,7 @@ def test_hub_model_has_no_digest() -> None:
     assert PretrainedPolicy(name_or_path="org/model").digest == ""
 
 
-@pytest.mark.parametrize("name", ["./models/absent", "/models/absent", "~/absent-models/x", "a/b/c", "models/"])
+@pytest.mark.parametrize("name", ["absent", "./models/absent", "/models/absent", "~/absent-models", "a/b/c", "models/"])
 def test_missing_path_not_sought_on_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub"))
     with pytest.raises(PolicyError, match="there is no such folder"):
@@ -60,7 +60,7 @@ def test_a_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_invalid_model_name() -> None:
     with pytest.raises(PolicyError, match="neither a local folder nor a model that can be read on the hub"):
-        resolve_policy(PretrainedPolicy(name_or_path="not a name!"))
+        resolve_policy(PretrainedPolicy(name_or_path="someone/not a name!"))
 
 
 def test_hub_model_fetched_once_without_pickles(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
