@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from starpo.flows.console.deployment import start_deployment
 from starpo.flows.console.documents.studies import GridRow
-from starpo.flows.console.follow import POLL_S, RunFailedError
+from starpo.flows.console.follow import PLAIN_EVERY_S, POLL_S, RunFailedError
 from starpo.flows.console.listing import print_records
 from starpo.flows.console.pages import write_page
 from starpo.flows.console.second_witness import ADVICE, SILENCE_S
@@ -194,9 +194,11 @@ def _follow(
     ended: Callable[[], Outcome | None],
     witness: _ResultWitness,
 ) -> Outcome:
-    """Show how many cells are done, and which are active, until the flow run ends, or has by what is stored."""
+    """Show how many cells are done, and which are active, until the flow run ends, or has by what is stored; without a
+    terminal in a line every `PLAIN_EVERY_S` seconds."""
     columns = (SpinnerColumn(), description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     total, announced = len(plan.labels), set(look()[0])
+    shown_at = time.monotonic()
     if announced:
         say(console, f"{len(announced)} of {total} {studies.cells} are stored")
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -208,6 +210,9 @@ def _follow(
                 announced.add(label)
                 say(console, f"{len(announced)} of {total}: {label} {done[label]}")
             bar.update(row, completed=len(done), description=at_work)
+            if not console.is_terminal and time.monotonic() - shown_at >= PLAIN_EVERY_S:
+                say(console, f"{len(done)} of {total} · {at_work}")
+                shown_at = time.monotonic()
             outcome = outcome or witness.outcome(len(done) == total)
             if outcome:
                 if outcome.reason.endswith(ADVICE):

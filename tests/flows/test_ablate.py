@@ -265,9 +265,12 @@ def test_stored_result_ends_command_without_prefect(
     monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: ended)
     monkeypatch.setattr("starpo.flows.console.studies.SILENCE_S", 0.2)
     monkeypatch.setattr("starpo.flows.console.studies.POLL_S", 0.05)
+    monkeypatch.setattr("starpo.flows.console.studies.PLAIN_EVERY_S", 0.05)
     with pytest.raises(CellsFailedError, match=r"^1 failed, as the result says\. This is what the store says"):
         run_study(studies, plan, plan.grid, "ablation/custom", {}, lambda: ({}, "no active run"), as_json=False)
-    assert "failed: b1: NothingKeptError" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "0 of 6 · no active run\n" in shown
+    assert "failed: b1: NothingKeptError" in shown
 
 
 def test_cancelled_ablation_can_be_continued(grid_file, store: Store, monkeypatch) -> None:
