@@ -41,23 +41,28 @@ def demonstrate(
     board = environment.board
     assert not board.is_solved, "there is nothing left to decide"
     push = _choose(board, skill, rng)
-    box = push.box if push else min(sorted(board.boxes), key=lambda cell: _steps(board, board.player, cell))
-    target = box if box in board.targets else _nearest_free_target(board, box)
-    places = [board.coordinates(cell) for cell in (board.player, box, target)]
-    to_box, to_target = (direction(start, end) for start, end in itertools.pairwise(places))
-    facts = f"{environment.symbols.box} {to_box} {environment.symbols.target} {to_target}"
+    facts = describe(environment, push.box if push else None)
     if push is None:
         return Demonstration(f"{facts} push none", (rng.choice(ACTIONS),), is_resigned=True)
-    walk = _cells_walked(board, push)
-    way = f" from {' '.join(f'{row} {col}' for row, col in reversed(walk))}" if walk else ""
+    way = f" from {cells_walked(board, push.path[:-1])}" if push.path[:-1] else ""
     return Demonstration(f"{facts} push {push.action.lower()}{way}", push.path[:max_actions])
 
 
-def _cells_walked(board: Board, push: Push) -> list[tuple[int, int]]:
-    """Return row and column of every cell on the walk to the push, in order; [] if the player need not walk."""
+def describe(environment: Sokoban, box: int | None = None) -> str:
+    """Say where a box lies from the player, and its target from the box. None: the nearest box."""
+    board = environment.board
+    box = _nearest(board, board.player, board.boxes) if box is None else box
+    target = box if box in board.targets else _nearest(board, box, board.targets - board.boxes)
+    places = [board.coordinates(cell) for cell in (board.player, box, target)]
+    to_box, to_target = (direction(start, end) for start, end in itertools.pairwise(places))
+    return f"{environment.symbols.box} {to_box} {environment.symbols.target} {to_target}"
+
+
+def cells_walked(board: Board, walk: tuple[str, ...]) -> str:
+    """Write row and column of every cell that a walk leads to, the last one first."""
     steps = offsets(board.width)
-    walk = itertools.accumulate((steps[action] for action in push.path[:-1]), initial=board.player)
-    return [board.coordinates(cell) for cell in walk][1:]
+    cells = [*itertools.accumulate((steps[action] for action in walk), initial=board.player)][:0:-1]
+    return " ".join("{} {}".format(*board.coordinates(cell)) for cell in cells)
 
 
 def _choose(board: Board, skill: float, rng: random.Random) -> Push | None:
@@ -69,11 +74,8 @@ def _choose(board: Board, skill: float, rng: random.Random) -> Push | None:
     return rng.choice(pushes)
 
 
-def _nearest_free_target(board: Board, box: int) -> int:
-    return min(sorted(board.targets - board.boxes), key=lambda cell: _steps(board, box, cell))
-
-
-def _steps(board: Board, start: int, end: int) -> int:
-    """Return the Manhattan distance between two cells."""
-    (row, col), (end_row, end_col) = board.coordinates(start), board.coordinates(end)
-    return abs(end_row - row) + abs(end_col - col)
+def _nearest(board: Board, start: int, cells: frozenset[int]) -> int:
+    """Return the cell at the smallest Manhattan distance; of several, the first."""
+    row, col = board.coordinates(start)
+    steps = {cell: abs(board.coordinates(cell)[0] - row) + abs(board.coordinates(cell)[1] - col) for cell in cells}
+    return min(sorted(steps), key=steps.__getitem__)

@@ -98,19 +98,34 @@ def distance_table(
     return table
 
 
+def walks(board: Board) -> dict[int, tuple[str, ...]]:
+    """Map each cell within walking reach, the nearest first, to a shortest walk there; () for the player's own."""
+    steps = offsets(board.width)
+    paths: dict[int, tuple[str, ...]] = {board.player: ()}
+    queue = deque([board.player])
+    while queue:
+        cell = queue.popleft()
+        for action in ACTIONS:
+            ahead = cell + steps[action]
+            if ahead in board.floor and ahead not in board.boxes and ahead not in paths:
+                paths[ahead] = (*paths[cell], action)
+                queue.append(ahead)
+    return paths
+
+
 def feasible_pushes(board: Board) -> list[Push]:
     """Find all pushes that the player can walk to and make, useful or not.
 
     Returns:
         Pushes in order of the boxes' cells and of `ACTIONS`; empty if no box can be moved.
     """
-    came_from = _walks(board)
+    paths = walks(board)
     free = board.floor - board.boxes
     pushes = []
     for box in sorted(board.boxes):
         for action, offset in offsets(board.width).items():
-            if box - offset in came_from and box + offset in free:
-                pushes.append(Push(box, action, (*_path(came_from, box - offset), action)))
+            if box - offset in paths and box + offset in free:
+                pushes.append(Push(box, action, (*paths[box - offset], action)))
     return pushes
 
 
@@ -149,21 +164,6 @@ def _moves(board: Board) -> dict[int, list[tuple[str, int, int, int]]]:
             if ahead in board.floor:
                 moves[cell].append((action, ahead, 1 << ahead, 1 << beyond if beyond in live else 0))
     return moves
-
-
-def _walks(board: Board) -> dict[int, tuple[int, str] | None]:
-    """Map each cell within walking reach to (previous cell, action); None at the player's own cell."""
-    steps = offsets(board.width)
-    came_from: dict[int, tuple[int, str] | None] = {board.player: None}
-    queue = deque([board.player])
-    while queue:
-        cell = queue.popleft()
-        for action in ACTIONS:
-            ahead = cell + steps[action]
-            if ahead in board.floor and ahead not in board.boxes and ahead not in came_from:
-                came_from[ahead] = (cell, action)
-                queue.append(ahead)
-    return came_from
 
 
 def _path(came_from: Mapping[P, tuple[P, str] | None], position: P) -> list[str]:

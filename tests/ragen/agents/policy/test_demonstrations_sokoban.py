@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from starpo.ragen.envs.sokoban.board import Board
 from starpo.ragen.envs.sokoban.demonstrations import MAX_ACTIONS, demonstrate
 from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
-from starpo.ragen.envs.sokoban.solver import solve
+from starpo.ragen.envs.sokoban.solver import feasible_pushes, solve
+from starpo.ragen.envs.sokoban.walking import demonstrate as walk
 
 
 def facing(text, **settings):
@@ -16,16 +17,17 @@ def facing(text, **settings):
     return environment
 
 
-def success_rate(skill, num_episodes, num_turns=5, num_actions=10):
-    """Share of rooms with solutions of 6 to 10 actions that the demonstrator solves within the paper's limits."""
-    environment = Sokoban(SokobanSettings(generator="distance", min_solution=6, max_solution=10))
+def success_rate(skill, num_episodes, solutions=(6, 10), player=demonstrate, num_turns=5, num_actions=10):
+    """Share of rooms with solutions of so many actions that a demonstrator solves within the limits."""
+    settings = {"min_solution": solutions[0], "max_solution": solutions[1]}
+    environment = Sokoban(SokobanSettings(generator="distance", **settings))
     rng = random.Random(0)
     successes = 0
     for seed in range(num_episodes):
         environment.reset(seed=seed)
         actions_left = num_actions
         for _ in range(num_turns):
-            for action in demonstrate(environment, skill, rng).actions[:actions_left]:
+            for action in player(environment, skill, rng).actions[:actions_left]:
                 environment.step(action)
                 actions_left -= 1
                 if environment.is_success:
@@ -119,3 +121,38 @@ def test_full_skill_follows_a_shortest_solution():
 def test_demonstrator_is_mediocre(skill, measured):
     # Measured on 20,000 rooms; three standard errors of 1000 rooms are 3 * sqrt(0.24 * 0.76 / 1000) = 0.041.
     assert success_rate(skill, 1000) == pytest.approx(measured, abs=0.041)
+
+
+def test_walker_walks_anywhere_and_pushes():
+    environment = facing("######\n#P___#\n#_X_O#\n#____#\n######")
+    turns = {turn.think: turn for turn in (walk(environment, 0.0, random.Random(seed)) for seed in range(400))}
+    ways = {think: turn for think, turn in turns.items() if " go " in think}
+    ends = set()
+    for think, turn in ways.items():
+        after = environment.board
+        for action in turn.actions:
+            after = after.after(action)
+        row, column = think.removeprefix("X down right O right go ").split()[:2]
+        assert after.coordinates(after.player) == (int(row), int(column))
+        ends.add(after.player)
+    assert len(ends) == len(ways) == 10  # twelve floor cells, less the player's and the box's
+    assert len(turns) - len(ways) == len(feasible_pushes(environment.board)) == 4
+    assert walk(environment, 1.0, random.Random(0)) == demonstrate(environment, 1.0, random.Random(0))
+
+
+@pytest.mark.parametrize("text", ["######\n#PX_O#\n######", "#####\n#PXO#\n#####"])
+def test_walker_without_room_pushes(text):
+    assert walk(facing(text), 0.0, random.Random(0)).think.endswith("push right")
+
+
+def test_walker_without_any_choice():
+    assert walk(facing("######\n#X#_O#\n#P####\n######"), 0.0, random.Random(0)).is_resigned
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("player", "skill", "measured"), [(demonstrate, 0.0, 0.482), (walk, 0.0, 0.222), (walk, 0.1, 0.369)]
+)
+def test_walker_pushes_seldom_in_easy_rooms(player, skill, measured):
+    # Measured on 20,000 rooms; three standard errors of 1000 rooms are 0.047.
+    assert success_rate(skill, 1000, (1, 5), player, num_turns=4) == pytest.approx(measured, abs=0.047)
