@@ -89,7 +89,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SETTINGS = (
-    "--set", "environment.type=twin", "--set", "policy.type=pretrained", "--set", "policy.name_or_path=nowhere",
+    "--set", "environment.type=twin", "--set", "policy.type=pretrained", "--set", "policy.name_or_path=org/nowhere",
     "--set", 'reward.components=["environment", "bonus"]', "--set", "filter.strategy=first",
     "--set", "update.advantage=signs", "--set", "update.advantage_scale=none",
 )  # fmt: skip
