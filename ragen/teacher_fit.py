@@ -52,7 +52,10 @@ def _tokenizer(
     if isinstance(settings, RunTeacher) and store is not None:
         key, run = named_checkpoint(store, settings.checkpoint), settings.checkpoint.partition(":")[0]
         return find_tokenizer(store, [key, *checkpoints_of(store, store.runs.iterations(run))])
-    if isinstance(settings, ModelTeacher) and (should_download or model_place(settings.name_or_path) is not None):
+    if isinstance(settings, ModelTeacher):
+        place = model_place(settings.name_or_path, "teacher.name_or_path")
+        if place is None and not should_download:
+            return None
         from starpo.ragen.agents.policy.load import load_tokenizer
         from starpo.ragen.agents.policy.source import resolve_policy
 

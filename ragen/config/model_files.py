@@ -34,22 +34,26 @@ names."""
 _TEMPLATES = "additional_chat_templates"
 
 
-def model_place(name_or_path: str) -> Path | None:
-    """Return the folder or the GGUF file that `policy.name_or_path` refers to; None if it names a model on the hub.
+def model_place(name_or_path: str, setting: str = "policy.name_or_path") -> Path | None:
+    """Return the folder or the GGUF file that a setting refers to; None if it names a model on the hub.
+
+    Args:
+        name_or_path: The setting's value.
+        setting: What errors call it.
 
     Raises:
         PolicyError: If it is a path that does not exist, a file of another kind, or a package that is not installed or
             carries no model.
     """
     if name_or_path.startswith(PACKAGE_PREFIX):
-        return _packaged(name_or_path.removeprefix(PACKAGE_PREFIX).strip())
+        return _packaged(name_or_path.removeprefix(PACKAGE_PREFIX).strip(), setting)
     place = Path(name_or_path).expanduser()
     if place.is_dir() or (place.is_file() and place.suffix == GGUF_SUFFIX):
         return place
     if place.exists() or _looks_like_a_path(name_or_path):
         fault = "it is neither a folder nor a .gguf file" if place.exists() else "there is no such folder or file"
         raise PolicyError(
-            f"policy.name_or_path = '{name_or_path}': {fault}. Give a folder with config.json, safetensors and a "
+            f"{setting} = '{name_or_path}': {fault}. Give a folder with config.json, safetensors and a "
             "tokenizer, a GGUF file, package:NAME for a model that an installed package carries, or OWNER/NAME of a "
             "model on the Hugging Face hub, such as Qwen/Qwen2.5-0.5B-Instruct"
         )
@@ -82,11 +86,9 @@ def place_of_base(folder: Path, base: str) -> Path | None:
         PolicyError: If it is a path that does not exist here, or a folder with an adapter of its own.
     """
     try:
-        place = model_place(base)
+        place = model_place(base, "base_model_name_or_path")
     except PolicyError as error:
-        raise PolicyError(
-            f"the adapter in '{folder}' is for '{base}' (base_model_name_or_path), which is not here: {error}"
-        ) from error
+        raise PolicyError(f"the adapter in '{folder}' is for a base that is not here: {error}") from error
     if place is not None and (place / ADAPTER[0]).is_file():
         raise PolicyError(f"the base '{base}' of the adapter in '{folder}' has an adapter itself; merge that one first")
     return place
@@ -168,9 +170,11 @@ def read_object(file: Path) -> dict[str, Any]:
     try:
         value = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise PolicyError(f"'{file}' is damaged: {named_line(error)}; fetch it again") from error
+        raise PolicyError(f"'{file}' is damaged: {named_line(error)}; fetch or save it again") from error
     if not isinstance(value, dict):
-        raise PolicyError(f"'{file}' is damaged: it holds {type(value).__name__}, not an object; fetch it again")
+        raise PolicyError(
+            f"'{file}' is damaged: it holds {type(value).__name__}, not an object; fetch or save it again"
+        )
     return value
 
 
@@ -178,7 +182,9 @@ def _indexed(index: Path) -> list[str]:
     """Return the names of the weights that an index lists, sorted."""
     listed = read_object(index).get("weight_map")
     if not isinstance(listed, dict) or not listed or not all(isinstance(name, str) for name in listed.values()):
-        raise PolicyError(f"'{index}' is damaged: its weight_map does not name a file for each weight; fetch it again")
+        raise PolicyError(
+            f"'{index}' is damaged: its weight_map does not name a file for each weight; fetch or save it again"
+        )
     names = sorted(set(listed.values()))
     strange = [name for name in names if not name.endswith(".safetensors") or Path(name).name != name]
     if strange:
@@ -189,9 +195,9 @@ def _indexed(index: Path) -> list[str]:
     return names
 
 
-def _packaged(name: str) -> Path:
+def _packaged(name: str, setting: str) -> Path:
     """Return the GGUF file or the folder that an installed distribution carries; none of its code is run."""
-    named = f"policy.name_or_path = '{PACKAGE_PREFIX}{name}'"
+    named = f"{setting} = '{PACKAGE_PREFIX}{name}'"
     try:
         carrier = distribution(name)
     except (PackageNotFoundError, ValueError) as error:

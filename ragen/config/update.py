@@ -118,8 +118,8 @@ class UpdateConfig(ObjectiveConfig):
     the rollout stand for those of the policy before the first step, and entropy, the gap to the rollout's log-probs and
     the distances from the behaviour and the reference policy are measured on that share only. If a log-prob of the
     share differs from that of the rollout by more than 0.001 nats, as from an engine that is not exact or a rollout
-    that is used again, the log-probs before the first step are computed for all. 1: both passes over everything, a
-    forward pass each."""
+    that is used again, the log-probs before the first step are computed for all; with `dtype` in half precision they
+    always are. 1: both passes over everything, a forward pass each."""
     micro_batch_tokens: int = Field(8192, ge=16)
     """Tokens (padding included) per forward and backward pass; it affects gradients only by rounding."""
     optimiser: OptimiserConfig = OptimiserConfig()

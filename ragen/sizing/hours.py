@@ -86,13 +86,14 @@ def num_passes(config: StarPOConfig) -> float:
 def _passes(update: UpdateConfig) -> float:
     """Return the work of an update per episode: a forward pass is a third of a forward and backward pass.
 
-    An update scores all tokens with the policy before and after it (or the share `scored_share`, if the rollout's
-    log-probs are those of the policy) and trains `num_epochs` times; companions declare their passes. Activation
-    checkpointing adds a forward pass to training, and nothing to scoring.
+    An update scores all tokens with the policy before and after it (or the share `scored_share`, before it only if the
+    rollout's log-probs are those of the policy) and trains `num_epochs` times; companions declare their passes.
+    Activation checkpointing adds a forward pass to training, and nothing to scoring.
     """
     passes = [companion.passes for companion in update.companions]
-    num_beside, num_before = (sum(getattr(one, f"trained_{when}") for one in passes) for when in ("beside", "before"))
-    num_trained = update.num_epochs * (1 + num_beside) + num_before
-    num_scored = 2 * update.scored_share + sum(one.scored for one in passes) + ("teacher" in update.needs)
+    num_trained = update.num_epochs * (1 + sum(one.trained_beside for one in passes))
+    num_trained += sum(one.trained_before for one in passes)
+    num_before = update.scored_share if update.dtype == "float32" else 1.0
+    num_scored = num_before + update.scored_share + sum(one.scored for one in passes) + ("teacher" in update.needs)
     recomputed = 4 / 3 if update.activation_checkpointing else 1.0
     return recomputed * num_trained + num_scored / 3

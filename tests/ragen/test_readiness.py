@@ -39,6 +39,13 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         check_ready(of(tmp_path / "typo"), "mine")
 
 
+def test_teacher_folder_that_is_not_there(model: Path, tmp_path: Path) -> None:
+    absent = {"teacher.type": "model", "teacher.name_or_path": str(tmp_path / "typo"), "update.distillation": "sampled"}
+    given = {**PRETRAINED, "policy.name_or_path": str(model), "update.distillation_coefficient": 1.0, **absent}
+    (obstacle,) = obstacles(preset("smoke", given))
+    assert obstacle.startswith(f"teacher.name_or_path = '{tmp_path}/typo': there is no such folder")
+
+
 def test_a_folder_without_weights(model: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model, tmp_path / "half"))
     (folder / "model.safetensors").unlink()

@@ -1,6 +1,6 @@
 """Reading the weights of a folder that `check_folder` accepts, without instantiating the model where possible."""
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 from safetensors.torch import load_file
@@ -12,7 +12,7 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.model_files import weight_files
 
 
-def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, Tensor]:
+def read_weights(folder: str | Path, *, should_merge: bool = True) -> Mapping[str, Tensor]:
     """Read `model.safetensors`, or the files that its index names, and merge a LoRA adapter in the same folder.
 
     Args:
@@ -20,7 +20,7 @@ def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, 
         should_merge: Merge the adapter; otherwise ignore it.
 
     Returns:
-        Tensors by name, on the CPU.
+        Tensors by name, on the CPU; each is merged when it is read (`merge`).
 
     Raises:
         PolicyError: If there is none, or the adapter is damaged.
@@ -31,7 +31,7 @@ def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, 
     return merge(weights, folder) if should_merge else weights
 
 
-def read_module_weights(folder: str | Path, names: Set[str]) -> dict[str, Tensor]:
+def read_module_weights(folder: str | Path, names: Set[str]) -> Mapping[str, Tensor]:
     """Read weights under the parameter names of a model in memory, and merge the LoRA adapter in the same folder.
 
     transformers saves the experts of a mixture one by one and fuses them in memory. If names differ, its own loading
@@ -48,4 +48,4 @@ def read_module_weights(folder: str | Path, names: Set[str]) -> dict[str, Tensor
         PolicyError: If one is missing or damaged.
     """
     is_alike = names <= describe_tensors(Path(folder)).keys()
-    return read_weights(folder) if is_alike else dict(load_policy(folder, "auto")[0].state_dict())
+    return read_weights(folder) if is_alike else load_policy(folder, "auto")[0].state_dict()

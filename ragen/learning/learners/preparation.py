@@ -82,7 +82,8 @@ def score_start(
         LearnerError: If a log-probability is not finite.
     """
     tokens, policy = inputs.tokens, inputs.policy
-    sample = sample or ScoredSample.everything(len(tokens), batches)
+    if sample is None or inputs.config.dtype != "float32":  # two computations in half precision differ by more
+        sample = ScoredSample.everything(len(tokens), batches)
     old = measured = sample.only(inputs.score(policy, sample.batches, with_collision=with_collision))
     if not sample.is_all:
         if sample.largest_gap(measured.logprobs_N, tokens.behaviour_logprobs_N) <= KNOWN_WITHIN:

@@ -5,7 +5,7 @@ rollout's engine is exact and the policy is the one that played, the log-probs b
 the passes still tell (entropy, drift) can be estimated from a share of the groups (`update.scored_share`).
 
     all tokens -> sample -> policy before: as the rollout's?  yes: the rollout's log-probs are the old ones
-                   |                                          no:  all tokens are scored
+                   |                                          no, or in half precision: all tokens are scored
                    +------> policy after
 
 Legend: N response tokens of the update, B trajectories.

@@ -264,9 +264,10 @@ def _causal_mask(bias_UT: Tensor, num_carried: int, width: int) -> Tensor:
 def _copy(target: Tensor, weights: Mapping[str, Tensor], name: str) -> None:
     if name not in weights:
         raise PolicyError(f"the checkpoint has no weight '{name}'; its config and its weights do not belong together")
-    if weights[name].shape != target.shape:
+    weight = weights[name]
+    if weight.shape != target.shape:
         raise PolicyError(
-            f"the checkpoint's weight '{name}' has shape {list(weights[name].shape)}, its config asks for "
+            f"the checkpoint's weight '{name}' has shape {list(weight.shape)}, its config asks for "
             f"{list(target.shape)}; they do not belong together"
         )
-    target.copy_(weights[name])
+    target.copy_(weight)

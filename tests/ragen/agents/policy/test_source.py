@@ -173,7 +173,7 @@ def pretrained(folder: Path) -> PretrainedPolicy:
     [
         ("", "names no base model"),
         (7, "names no base model"),
-        ("/models/absent", "which is not here: .* there is no such folder"),
+        ("/models/absent", "a base that is not here: base_model_name_or_path = .* there is no such folder"),
         (None, "has an adapter itself; merge that one first"),
     ],
 )

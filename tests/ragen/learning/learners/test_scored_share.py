@@ -125,6 +125,17 @@ def test_inexact_engine_logprobs_are_recomputed(policy_folder, played, context, 
     validate(part.samples, "samples")
 
 
+def test_half_precision_scores_once_before(policy_folder, played, context, scored):
+    """Its rounding is beyond what is believed: a comparison of the share would be a pass for nothing."""
+    part = loaded(PART.model_copy(update={"dtype": "bfloat16", "kl_coefficient": 0.0}), policy_folder)
+    result = part.update(played, context)
+    (group,) = groups_with(result.samples, "kl_behaviour")
+    after = result.samples.filter([one == group for one in result.samples["group_id"].to_pylist()])
+    assert sum(scored) == result.metrics["update/num_tokens"] + sum(after["num_tokens"].to_pylist())
+    assert result.metrics["update/old_is_from_rollout"] == 0
+    assert result.samples["entropy"].null_count == 0
+
+
 @pytest.mark.parametrize(("share", "count"), [(0.01, 1), (0.34, 1), (0.5, 2), (0.84, 3), (0.99, 3)])
 def test_at_least_one_group_is_scored(policy_folder, played, context, share, count):
     config = ALL.model_copy(update={"scored_share": share})
