@@ -35,11 +35,7 @@ _TEMPLATES = "additional_chat_templates"
 
 
 def model_place(name_or_path: str, setting: str = "policy.name_or_path") -> Path | None:
-    """Return the folder or the GGUF file that a setting refers to; None if it names a model on the hub.
-
-    Args:
-        name_or_path: The setting's value.
-        setting: What errors call it.
+    """Return the folder or the GGUF file that a setting's value refers to; None if it names a model on the hub.
 
     Raises:
         PolicyError: If it is a path that does not exist, a file of another kind, or a package that is not installed or
@@ -172,9 +168,7 @@ def read_object(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise PolicyError(f"'{file}' is damaged: {named_line(error)}; fetch or save it again") from error
     if not isinstance(value, dict):
-        raise PolicyError(
-            f"'{file}' is damaged: it holds {type(value).__name__}, not an object; fetch or save it again"
-        )
+        raise PolicyError(f"'{file}' is damaged: it is {type(value).__name__}, not an object; fetch or save it again")
     return value
 
 
@@ -182,9 +176,7 @@ def _indexed(index: Path) -> list[str]:
     """Return the names of the weights that an index lists, sorted."""
     listed = read_object(index).get("weight_map")
     if not isinstance(listed, dict) or not listed or not all(isinstance(name, str) for name in listed.values()):
-        raise PolicyError(
-            f"'{index}' is damaged: its weight_map does not name a file for each weight; fetch or save it again"
-        )
+        raise PolicyError(f"'{index}' is damaged: no weight_map that names a file for each; fetch or save it again")
     names = sorted(set(listed.values()))
     strange = [name for name in names if not name.endswith(".safetensors") or Path(name).name != name]
     if strange:

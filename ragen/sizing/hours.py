@@ -91,9 +91,9 @@ def _passes(update: UpdateConfig) -> float:
     Activation checkpointing adds a forward pass to training, and nothing to scoring.
     """
     passes = [companion.passes for companion in update.companions]
-    num_trained = update.num_epochs * (1 + sum(one.trained_beside for one in passes))
-    num_trained += sum(one.trained_before for one in passes)
-    num_before = update.scored_share if update.dtype == "float32" else 1.0
-    num_scored = num_before + update.scored_share + sum(one.scored for one in passes) + ("teacher" in update.needs)
+    num_beside, num_before = (sum(getattr(one, f"trained_{when}") for one in passes) for when in ("beside", "before"))
+    num_trained = update.num_epochs * (1 + num_beside) + num_before
+    shares = update.scored_share + (update.scored_share if update.dtype == "float32" else 1.0)
+    num_scored = shares + sum(one.scored for one in passes) + ("teacher" in update.needs)
     recomputed = 4 / 3 if update.activation_checkpointing else 1.0
     return recomputed * num_trained + num_scored / 3

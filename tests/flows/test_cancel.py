@@ -20,7 +20,13 @@ class Prefect:
 
     def __init__(self, *names: str, served: bool = True, outcome: Outcome | None = None, **parameters: str) -> None:
         self.runs = [
-            SimpleNamespace(id=uuid4(), name=name, deployment_id=uuid4() if served else None, parameters=parameters)
+            SimpleNamespace(
+                id=uuid4(),
+                name=name,
+                deployment_id=uuid4() if served else None,
+                parameters=parameters,
+                parent_task_run_id=None,
+            )
             for name in names
         ]
         self.outcome = outcome or Outcome("cancelled", "")
@@ -102,8 +108,9 @@ def test_unstoppable_run_error_names_process(printed, store):
     assert store.runs.state("mine").status == "running"
 
 
-def test_ablation_cell_is_left_to_ablation(printed, store):
-    with store.runs.hold("mine"), pytest.raises(CancelError, match="as part of another flow run, such as an ablation"):
+def test_ablation_cell_is_left_to_ablation(printed, store, monkeypatch):
+    monkeypatch.setattr("starpo.flows.cli.cancel._parent", lambda _: "grid")
+    with store.runs.hold("mine"), pytest.raises(CancelError, match="a part of grid, which `starpo cancel grid`"):
         printed(Prefect("mine", served=False))
 
 

@@ -1,13 +1,19 @@
 """Deployments on a real server: updated to the current settings; their runs are named, refused and cancelled."""
 
+from pathlib import Path
+
 import pytest
+from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.deployments.runner import RunnerDeployment
 
 from starpo.flows.background import ServerError
+from starpo.flows.cli.cancel import CancelError, cancel_run
+from starpo.flows.console.terminal import Console
 from starpo.flows.deployments import deployments
 from starpo.flows.flow_run import FlowRun, unfinished
 from starpo.flows.serve import register
+from starpo.ragen.store import Store
 
 pytestmark = pytest.mark.timeout(300)
 NAME = "starpo/smoke"
@@ -47,3 +53,20 @@ def test_changed_deployment_is_registered_again(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("prefect_server")
 def test_missing_deployment_is_reported() -> None:
     assert not register("starpo/bandit")
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_cancel_names_the_flow_above(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.runs.create("cell", flow="starpo", preset="smoke", config={})
+
+    @flow(flow_run_name="cell")
+    def cell() -> None:
+        with store.runs.hold("cell"), pytest.raises(CancelError, match="a part of grid, which `starpo cancel grid`"):
+            cancel_run(store, "cell", Console())
+
+    @flow(flow_run_name="grid")
+    def grid() -> None:
+        cell()
+
+    grid()

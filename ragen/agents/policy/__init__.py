@@ -2,7 +2,8 @@
 
     tokenizer       `make_tokenizer`: the small byte-level BPE of the embedded policy, built locally
     tiny            `make_model`: the embedded policy's architecture with seeded random weights
-    adapter         LoRA adapters beside a policy's weights, and merging them
+    adapter         LoRA adapters beside a policy's weights
+    merged_weights  `merge`: such an adapter merged into all weights
     complete        a checkpoint folder that is complete: adapters together with their base's weights
     links           symbolic links to a policy's files
     initial_states  the initial states of a policy's training, as its folder records them

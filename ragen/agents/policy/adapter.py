@@ -1,4 +1,4 @@
-"""LoRA adapters beside a policy's weights, in PEFT's layout: reading them, and merging them into the weights.
+"""LoRA adapters beside a policy's weights, in PEFT's layout: reading them, and merging one into a weight.
 
     adapter_config.json, adapter_model.safetensors    as PEFT writes them
     base.json                                         the checkpoint whose weights they were trained on
@@ -8,7 +8,7 @@ without it.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,48 +133,6 @@ def read_adapter(folder: str | Path) -> Adapter | None:
         return Adapter(str(folder), shape, load_file(path))
     except (SafetensorError, OSError) as error:
         raise PolicyError(f"the adapter '{path}' cannot be read: {error}; fetch the checkpoint again") from error
-
-
-class MergedWeights(Mapping[str, Tensor]):
-    """Weights of a model, each merged with the adapter when it is read: memory for one at a time, not for a copy."""
-
-    def __init__(self, weights: Mapping[str, Tensor], adapter: Adapter) -> None:
-        """Refer to the weights, by name, and to the adapter."""
-        self._weights, self._adapter = weights, adapter
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._adapter.merged(name, self._weights[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._weights)
-
-    def __len__(self) -> int:
-        return len(self._weights)
-
-
-def merge(weights: Mapping[str, Tensor], folder: str | Path) -> Mapping[str, Tensor]:
-    """Merge the adapter in a policy's folder into all weights of the model; without an adapter they are unchanged.
-
-    Returns:
-        The weights by name, where reading one raises PolicyError if the adapter's matrices do not fit it.
-
-    Raises:
-        PolicyError: If the adapter is damaged, or if it is for layers that the weights do not have.
-    """
-    adapter = read_adapter(folder)
-    if adapter is None:
-        return weights
-    stems = {
-        name: name.removeprefix(PREFIX).removesuffix(".lora_A.weight").removesuffix(".lora_B.weight")
-        for name in adapter.tensors
-    }
-    strangers = [name for name, stem in stems.items() if f"{stem}.weight" not in weights]
-    if strangers:
-        raise PolicyError(
-            f"the adapter in '{folder}' holds {min(strangers)}, which matches no linear layer of the base weights; "
-            "they do not belong together. Fetch the checkpoint again"
-        )
-    return MergedWeights(weights, adapter)
 
 
 def base_of(folder: str | Path) -> str | None:

@@ -23,7 +23,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from starpo.ragen.agents.policy.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge, read_shape
+from starpo.ragen.agents.policy.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, read_shape
 from starpo.ragen.agents.policy.folder import (
     check_folder,
     check_tokenizer_files,
@@ -120,6 +120,8 @@ def load_policy(
     if family := family_of(config):
         model.base_model.image_processor = family.processor(Path(folder))
     if should_merge and read_shape(folder) is not None:
+        from starpo.ragen.agents.policy.merged_weights import merge
+
         model.load_state_dict(merge(model.state_dict(), folder))
     return model.eval(), tokenizer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 from torch import Tensor
 
-from starpo.ragen.agents.policy.adapter import merge
+from starpo.ragen.agents.policy.adapter import read_shape
 from starpo.ragen.agents.policy.folder import describe_tensors
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.model_files import weight_files
@@ -28,7 +28,11 @@ def read_weights(folder: str | Path, *, should_merge: bool = True) -> Mapping[st
     weights: dict[str, Tensor] = {}
     for file in weight_files(Path(folder)):
         weights.update(load_file(file))
-    return merge(weights, folder) if should_merge else weights
+    if not should_merge or read_shape(folder) is None:
+        return weights
+    from starpo.ragen.agents.policy.merged_weights import merge
+
+    return merge(weights, folder)
 
 
 def read_module_weights(folder: str | Path, names: Set[str]) -> Mapping[str, Tensor]:
