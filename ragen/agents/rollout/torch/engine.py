@@ -89,8 +89,8 @@ class TorchEngine:
             if self._decoder is None or config_text != self._config_text:
                 self._decoder = self._new_decoder(folder)
                 self._config_text = config_text
-            else:
-                self._decoder.load_weights(read_module_weights(folder, self._weight_names))
+            # The first checkpoint of a process too: adapters are merged before rounding to the engine's dtype.
+            self._decoder.load_weights(read_module_weights(folder, self._weight_names))
             self._checkpoint_key = checkpoint_key
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> TorchSession:
@@ -106,17 +106,16 @@ class TorchEngine:
         return TorchSession(decoder, sampling, stop_token_ids, lambda: self._running(checkpoint_key))
 
     def _new_decoder(self, folder: str) -> Decoder:
+        """Make a decoder of this architecture; its weights are yet to be loaded."""
         self._decoder = None  # free the old model first: two may not fit into memory
-        model, _ = load_policy(folder, self._dtype or "auto")
+        model, _ = load_policy(folder, self._dtype or "auto", should_merge=False)
         dtype = self._dtype or model.dtype
         self._weight_names = frozenset(name for name, _ in model.named_parameters())
         if not FusedDecoder.is_supported(model.config):
             from starpo.ragen.agents.rollout.torch.module_decoder import ModuleDecoder
 
             return ModuleDecoder(model, self._device, dtype)
-        decoder = FusedDecoder(model.config, self._device, dtype)
-        decoder.load_weights(model.state_dict())
-        return decoder
+        return FusedDecoder(model.config, self._device, dtype)
 
     @contextmanager
     def _running(self, checkpoint_key: str) -> Iterator[None]:

@@ -12,8 +12,12 @@ from safetensors.torch import load_file, save
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2Model
 
 from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.rollout.engine import Request
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.fused_decoder import FusedDecoder
 from starpo.ragen.agents.rollout.weights import read_weights
 from starpo.ragen.config.device import Device
+from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.learners.data.batches import micro_batches
@@ -106,6 +110,25 @@ def test_every_reader_computes_same_logprobs(policy_folder, make_trajectories, c
     torch.testing.assert_close(logprobs(by_transformers, trajectories), expected, atol=1e-5, rtol=0)
     by_peft = PeftModel.from_pretrained(load_policy(policy_folder)[0], folder).get_base_model()
     torch.testing.assert_close(logprobs(by_peft, trajectories), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("is_fused", [True, False])
+def test_engine_plays_alike_after_restart(policy_folder, make_trajectories, context, tmp_path, monkeypatch, is_fused):
+    """A process's first checkpoint is merged as later ones are: in float32, and rounded to bfloat16 once."""
+    monkeypatch.setattr(FusedDecoder, "is_supported", lambda config: is_fused)
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        trained(GRPO, policy_folder, make_trajectories(4), context, folder, num_updates=number)
+        complete(folder, policy_folder)
+    going_on, restarted = TorchEngine(1, dtype="bfloat16"), TorchEngine(1, dtype="bfloat16")
+    going_on.load(str(tmp_path / "1"), "one")
+    for engine in (going_on, restarted):
+        engine.load(str(tmp_path / "2"), "two")
+    sampling, uniforms = SamplingConfig(max_response_tokens=16), np.linspace(0.1, 0.9, 16)
+    requests = [Request(f"s{n}", tuple(range(5, 15 + n)), uniforms, n) for n in range(4)]
+    answers = [engine.session(sampling, [1]).generate(requests) for engine in (going_on, restarted)]
+    assert [one.logprobs for one in answers[0]] == [one.logprobs for one in answers[1]]
 
 
 @pytest.mark.ci
