@@ -114,6 +114,21 @@ def unfinished(name: str | None = None) -> list[Found]:
         return client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200)
 
 
+def parent_name(run: Found) -> str | None:
+    """Return the name of the flow run that started a sub-flow; None if it is not a sub-flow.
+
+    Raises:
+        ServerError: If the server does not answer, or fails.
+    """
+    from prefect.client.orchestration import get_client
+
+    if run.parent_task_run_id is None:
+        return None
+    with asking("which flow run started another"), get_client(sync_client=True) as client:
+        parent = client.read_task_run(run.parent_task_run_id).flow_run_id
+        return None if parent is None else client.read_flow_run(parent).name
+
+
 def subflow_ended(parent: UUID, names: Collection[str], how: str) -> Outcome | None:
     """Return the final state of a flow run's sub-flow that has one of these names; None without such a sub-flow.
 

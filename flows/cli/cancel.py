@@ -7,14 +7,13 @@ nothing is stopped: the error names the run's process.
 import time
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from starpo.flows.background import ServerError
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
 from starpo.flows.console.documents.training import Cancellation
 from starpo.flows.console.follow import POLL_S
 from starpo.flows.console.terminal import Console, print_json, say
-from starpo.flows.flow_run import FlowRun, asking, unfinished
+from starpo.flows.flow_run import FlowRun, parent_name, unfinished
 from starpo.flows.server import served_environment
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StarPOError, StoreError
@@ -69,24 +68,13 @@ def cancel_run(store: Store, run: str, console: Console) -> Cancellation:
     if not is_known:
         _refuse_unknown(store, run, silence)
     if store.runs.is_running(run):
-        whole = next((name for flow_run in flow_runs if (name := _parent(flow_run.parent_task_run_id))), None)
+        whole = next((name for flow_run in flow_runs if (name := parent_name(flow_run))), None)
         why = f"as a part of {whole}, which `starpo cancel {whole}` stops" if whole else "outside Prefect"
         why += f", as far as is known: {silence}" if silence else ""
         raise CancelError(f"run {run} is running, {why}. Its process is {store.runs.process(run)}")
     state = store.runs.state(run)
     status = "interrupted" if state is None or state.status == "running" else state.status
     return Cancellation(run=run, outcome="not running", state=status)
-
-
-def _parent(task_run: UUID | None) -> str | None:
-    """Return the name of the flow run that started a sub-flow as this task run; None if it is not a sub-flow."""
-    from prefect.client.orchestration import get_client
-
-    if task_run is None:
-        return None
-    with asking("which flow run started another"), get_client(sync_client=True) as client:
-        parent = client.read_task_run(task_run).flow_run_id
-        return None if parent is None else client.read_flow_run(parent).name
 
 
 def _writes_to(store: Store, parameters: dict[str, Any]) -> bool:

@@ -109,7 +109,7 @@ def test_unstoppable_run_error_names_process(printed, store):
 
 
 def test_ablation_cell_is_left_to_ablation(printed, store, monkeypatch):
-    monkeypatch.setattr("starpo.flows.cli.cancel._parent", lambda _: "grid")
+    monkeypatch.setattr("starpo.flows.cli.cancel.parent_name", lambda _: "grid")
     with store.runs.hold("mine"), pytest.raises(CancelError, match="a part of grid, which `starpo cancel grid`"):
         printed(Prefect("mine", served=False))
 
