@@ -6,16 +6,14 @@ nothing is stopped: the error names the run's process.
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from starpo.flows.background import ServerError
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.deployment import unfinished_in
 from starpo.flows.console.documents.training import Cancellation
 from starpo.flows.console.follow import POLL_S
 from starpo.flows.console.terminal import Console, print_json, say
-from starpo.flows.flow_run import FlowRun, parent_name, unfinished
-from starpo.flows.server import served_environment
-from starpo.ragen.config.runtime import Runtime
+from starpo.flows.flow_run import FlowRun, parent_name
 from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.store import Store
 
@@ -58,7 +56,7 @@ def cancel_run(store: Store, run: str, console: Console) -> Cancellation:
         CancelError: If it is running and cannot be stopped from here; the message says what to do.
     """
     try:
-        flow_runs, silence = [flow_run for flow_run in unfinished(run) if _writes_to(store, flow_run.parameters)], ""
+        flow_runs, silence = unfinished_in(store, run), ""
     except ServerError as error:
         flow_runs, silence = [], str(error)
     is_known = store.runs.find(run) is not None
@@ -75,13 +73,6 @@ def cancel_run(store: Store, run: str, console: Console) -> Cancellation:
     state = store.runs.state(run)
     status = "interrupted" if state is None or state.status == "running" else state.status
     return Cancellation(run=run, outcome="not running", state=status)
-
-
-def _writes_to(store: Store, parameters: dict[str, Any]) -> bool:
-    """Whether a flow run with these parameters writes to a store; without `store`, to that of its serving process."""
-    served = served_environment(Runtime.current().state_dir) or {}
-    address = parameters.get("store") or served.get("STARPO_STORE")
-    return address is None or Store(address).address == store.address
 
 
 def _cancel(store: Store, run: str, flow_runs: Sequence[FlowRun], console: Console, *, is_known: bool) -> Cancellation:

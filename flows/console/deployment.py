@@ -12,7 +12,7 @@ from starpo.flows.console.follow import follow_run
 from starpo.flows.console.second_witness import SecondWitness
 from starpo.flows.console.terminal import Console, say
 from starpo.flows.console.watching import advice_on, watching
-from starpo.flows.flow_run import FlowRun, asking
+from starpo.flows.flow_run import FlowRun, Found, asking, unfinished
 from starpo.flows.outcome import Outcome
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.store import Store
@@ -111,6 +111,21 @@ def start_deployment(
     command = f"$ prefect deployment run {deployment}{_flags(parameters, written)}"
     say(console, command)
     return begun.ended
+
+
+def unfinished_in(store: Store, name: str) -> list[Found]:
+    """List unfinished flow runs of this name that write to this store, newest first.
+
+    Raises:
+        ServerError: If the server does not answer, or fails.
+    """
+    served = server.served_environment(Runtime.current().state_dir) or {}
+
+    def writes_to(parameters: Mapping[str, Any]) -> bool:
+        address = parameters.get("store") or served.get("STARPO_STORE")  # without `store`: that of the serving process
+        return address is None or Store(address).address == store.address
+
+    return [run for run in unfinished(name) if writes_to(run.parameters)]
 
 
 def written_settings(file: str) -> str:

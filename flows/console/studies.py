@@ -2,21 +2,26 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
-from starpo.flows.console.deployment import start_deployment
+from starpo.flows.abandoned import crash_abandoned
+from starpo.flows.background import ServerError
+from starpo.flows.console.deployment import start_deployment, unfinished_in
 from starpo.flows.console.documents.studies import GridRow
 from starpo.flows.console.follow import PLAIN_EVERY_S, POLL_S, RunFailedError
 from starpo.flows.console.listing import print_records
 from starpo.flows.console.pages import write_page
 from starpo.flows.console.second_witness import ADVICE, SILENCE_S
+from starpo.flows.console.stores import open_store
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, description_column, print_json, say
 from starpo.flows.console.watching import watching
+from starpo.flows.flow_run import FlowRun
 from starpo.flows.outcome import Outcome
 from starpo.flows.presets import Shipped
 from starpo.ragen.config.explanation import near
@@ -67,17 +72,29 @@ def follow_study(
     studies: Kind, plan: StudyPlan, spec: StudySpec, deployment: str, parameters: Mapping[str, Any], look: Look,
     console: Console, written: Mapping[str, str] = MappingProxyType({}),
 ) -> None:  # fmt: skip
-    """Run a study on the local server and follow it. See `run_study`.
+    """Run a study on the local server and follow it; one that is at work already, as after Ctrl-C, is followed.
+
+    See `run_study` for the arguments.
 
     Raises:
         StoreError: If the store cannot be written.
         CellsFailedError: If cells failed; the result of the others is stored.
-        RunFailedError: If the whole study failed.
+        RunFailedError: If the whole study failed, or another one of this name is at work.
     """
-    studies.begin(spec)
     witness = _ResultWitness(studies, plan.name)
-    given = {name: value for name, value in parameters.items() if value is not None}
-    ended = start_deployment(deployment, given, plan.name, console, written)
+    begun = _at_work(plan.name, parameters.get("store"))
+    if begun is None:
+        studies.begin(spec)
+        given = {name: value for name, value in parameters.items() if value is not None}
+        ended = start_deployment(deployment, given, plan.name, console, written)
+    elif studies.has_begun(spec):
+        say(console, f"{studies.word} {plan.name} is at work already: {begun.page}")
+        ended = begun.ended
+    else:
+        raise RunFailedError(
+            f"another {studies.word} of the name {plan.name} is at work, with other settings: {begun.page}. "
+            f"`starpo cancel {plan.name}` stops it; or give this one another name"
+        )
     with watching(console, f"{studies.word} {plan.name}", f"stop it:    starpo cancel {plan.name}"):
         outcome = _follow(studies, plan, look, console, ended, witness)
     if outcome.reason.startswith(_ERROR_NAME):
@@ -86,6 +103,16 @@ def follow_study(
         raise RunFailedError(f"{studies.word} {plan.name} was cancelled; the same command continues it")
     if outcome.status != "completed":
         raise RunFailedError(outcome.reason)
+
+
+def _at_work(name: str, store: str | None) -> FlowRun | None:
+    """Find the flow run that works on a study; None without one, or without a server."""
+    with suppress(ServerError):
+        crash_abandoned()
+        for run in unfinished_in(open_store(store), name):
+            if run.deployment_id is not None:
+                return FlowRun(run.id)
+    return None
 
 
 def print_known(studies: Kind, shipped: Shipped, as_json: bool) -> None:

@@ -77,7 +77,15 @@ class Studies(Generic[Request, Result]):
         Raises:
             StoreError: If the store cannot be written.
         """
-        self._write(request, f"{self.spec.word.split()[-1]}.json")
+        self._write(request, self._asked)
+
+    def has_begun(self, request: Request) -> bool:
+        """Whether the specification recorded under its name is this one."""
+        try:
+            recorded = self._location.read(self._path(request.name, self._asked))
+        except FileNotFoundError:
+            return False
+        return recorded == _written(request)
 
     def save(self, result: Result) -> None:
         """Write a result and its drawings."""
@@ -129,15 +137,22 @@ class Studies(Generic[Request, Result]):
         return f"{self._location.address.rstrip('/')}/{self.folder}/{name}"
 
     @property
+    def _asked(self) -> str:
+        return f"{self.spec.word.split()[-1]}.json"
+
+    @property
     def _what(self) -> str:
         return f"{'an' if self.word[0] in 'aeiou' else 'a'} {self.word}"
 
     def _write(self, record: StudySpec | StudyResult, file: str) -> None:
-        path = self._path(record.name, file)
-        self._location.replace(path, (record.model_dump_json(indent=2) + "\n").encode())
+        self._location.replace(self._path(record.name, file), _written(record))
 
     def _path(self, name: str, file: str) -> str:
         return f"{self.folder}/{checked_name(name, f'name of {self._what}')}/{file}"
+
+
+def _written(record: StudySpec | StudyResult) -> bytes:
+    return (record.model_dump_json(indent=2) + "\n").encode()
 
 
 def _draw_ablation(result: AblationResult) -> dict[str, str]:

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +24,11 @@ from starpo.ragen.studies.studies import Ablations
 from starpo.ragen.studies.tables import ablation_tables
 
 SMALL = 'preset = "smoke"\nseeds = [0, 1, 2]\n[axes]\nfilter.keep = [0.5, 1.0]\n'
+
+
+@pytest.fixture(autouse=True)
+def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")  # the port at which nothing listens
 
 
 @pytest.fixture
@@ -279,6 +285,31 @@ def test_cancelled_ablation_can_be_continued(grid_file, store: Store, monkeypatc
     monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: lambda: end)
     with pytest.raises(RunFailedError, match=r"^ablation \w+ was cancelled; the same command continues it$"):
         run_study(Ablations(store.url), plan, plan.grid, "ablation/custom", {}, lambda: ({}, ""), as_json=False)
+
+
+def test_ablation_at_work_is_followed(grid_file, store: Store, monkeypatch, capsys) -> None:
+    plan = plan_ablation(Grid.load(Path(grid_file())), store)
+    studies, failed = Ablations(store.url), Outcome("failed", "for a reason")
+    started, at_work = [], SimpleNamespace(page="http://page", ended=lambda: failed)
+    monkeypatch.setattr(
+        "starpo.flows.console.studies.start_deployment", lambda *given: started.append(given) or (lambda: failed)
+    )
+
+    def run(grid: Grid) -> str:
+        with pytest.raises(RunFailedError) as refused:
+            run_study(studies, plan, grid, "ablation/custom", {}, lambda: ({}, ""), as_json=False)
+        return str(refused.value)
+
+    assert run(plan.grid) == "for a reason"
+    assert len(started) == 1
+    monkeypatch.setattr("starpo.flows.console.studies._at_work", lambda *_: at_work)
+    assert run(plan.grid) == "for a reason"
+    assert "is at work already: http://page" in capsys.readouterr().out
+    assert re.match(
+        r"another ablation of the name .* with other settings",
+        run(Grid.load(Path(grid_file(SMALL.replace("0.5", "0.75"))))),
+    )
+    assert len(started) == 1
 
 
 def test_shown_command_reads_settings_from_file(grid_file, store: Store, monkeypatch, tmp_path: Path, capsys) -> None:

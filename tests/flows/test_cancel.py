@@ -54,7 +54,7 @@ def store(tmp_path, monkeypatch):
 @pytest.fixture
 def printed(store, monkeypatch):
     def run(prefect: Prefect, name: str = "mine") -> Cancellation:
-        monkeypatch.setattr("starpo.flows.cli.cancel.unfinished", prefect.unfinished)
+        monkeypatch.setattr("starpo.flows.console.deployment.unfinished", prefect.unfinished)
         monkeypatch.setattr("starpo.flows.cli.cancel.FlowRun", prefect.flow_run)
         return cancel_run(store, name, Console(file=io.StringIO(), width=200))
 
