@@ -1,4 +1,4 @@
-"""Settings that are out of place with a pretrained model: they are valid, and the run would learn nothing.
+"""Settings that are valid and out of place: most, with a pretrained model, which would learn nothing.
 
 settings, lengths of the first prompts -> sentences that each end with what to set
 """
@@ -35,10 +35,20 @@ def advise(config: StarPOConfig, fits: Sequence[ContextFit], num_parameters: int
     """
     longest = max(fits, key=lambda fit: fit.num_needed, default=None)  # what makes room for it does for all
     short = [longest.shortage] if longest and longest.shortage else []
+    of_any_policy = [*short, *_of_the_schedule(config)]
     is_pretrained = isinstance(config.policy, PretrainedPolicy)
     if not is_pretrained or (num_parameters is not None and num_parameters < TINY_PARAMETERS):
-        return short
-    return [*_of_the_prompt(config), *_of_the_optimiser(config, num_parameters), *short]
+        return of_any_policy
+    return [*_of_the_prompt(config), *_of_the_optimiser(config, num_parameters), *of_any_policy]
+
+
+def _of_the_schedule(config: StarPOConfig) -> list[str]:
+    return [
+        f"schedule: the change at iteration {change.iteration} comes after the run's end: --set iterations=N, "
+        f"with N above {change.iteration}"
+        for change in config.schedule
+        if change.iteration >= config.iterations
+    ]
 
 
 def _of_the_prompt(config: StarPOConfig) -> list[str]:

@@ -219,11 +219,6 @@ class StarPOConfig(Settings):
         iterations = [change.iteration for change in self.schedule]
         if iterations != sorted(set(iterations)):
             raise ValueError(f"schedule: changes at iterations {iterations}: expected ascending, each once")
-        if iterations and iterations[-1] >= self.iterations:
-            raise ValueError(
-                f"schedule: a change at iteration {iterations[-1]} of a run of {self.iterations} has no effect; "
-                f"expected at most {self.iterations - 1}"
-            )
         for change in self.schedule:
             self._check(f"schedule: from iteration {change.iteration} on", self.at, change.iteration)
         self._check_remedies()

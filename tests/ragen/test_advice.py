@@ -45,3 +45,10 @@ def test_learning_rates_by_what_is_trained() -> None:
         "update.optimiser.learning_rate = 0.0005 is high for a pretrained model (at most 0.0001)"
     )
     assert advise(preset("sokoban", {**high, "update.lora": {"rank": 8}}), []) == []
+
+
+def test_change_after_the_end_is_named() -> None:
+    schedule = [{"iteration": n, "set": {"filter.keep": 1.0}} for n in (4, 5)]
+    assert advise(preset("sokoban", {"schedule": schedule, "iterations": 6}), []) == []
+    (sentence,) = advise(preset("sokoban", {"schedule": schedule, "iterations": 5}), [])
+    assert sentence.startswith("schedule: the change at iteration 5 comes after the run's end: --set iterations=N")
