@@ -77,15 +77,15 @@ class Studies(Generic[Request, Result]):
         Raises:
             StoreError: If the store cannot be written.
         """
-        self._write(request, self._asked)
+        self._write(request, self._request_file)
 
     def has_begun(self, request: Request) -> bool:
         """Whether the specification recorded under its name is this one."""
         try:
-            recorded = self._location.read(self._path(request.name, self._asked))
+            recorded = self._location.read(self._path(request.name, self._request_file))
         except FileNotFoundError:
             return False
-        return recorded == _written(request)
+        return recorded == _as_bytes(request)
 
     def save(self, result: Result) -> None:
         """Write a result and its drawings."""
@@ -137,7 +137,7 @@ class Studies(Generic[Request, Result]):
         return f"{self._location.address.rstrip('/')}/{self.folder}/{name}"
 
     @property
-    def _asked(self) -> str:
+    def _request_file(self) -> str:
         return f"{self.spec.word.split()[-1]}.json"
 
     @property
@@ -145,13 +145,13 @@ class Studies(Generic[Request, Result]):
         return f"{'an' if self.word[0] in 'aeiou' else 'a'} {self.word}"
 
     def _write(self, record: StudySpec | StudyResult, file: str) -> None:
-        self._location.replace(self._path(record.name, file), _written(record))
+        self._location.replace(self._path(record.name, file), _as_bytes(record))
 
     def _path(self, name: str, file: str) -> str:
         return f"{self.folder}/{checked_name(name, f'name of {self._what}')}/{file}"
 
 
-def _written(record: StudySpec | StudyResult) -> bytes:
+def _as_bytes(record: StudySpec | StudyResult) -> bytes:
     return (record.model_dump_json(indent=2) + "\n").encode()
 
 
