@@ -10,7 +10,6 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
 from starpo.flows.abandoned import crash_abandoned
-from starpo.flows.background import ServerError
 from starpo.flows.console.deployment import start_deployment, unfinished_in
 from starpo.flows.console.documents.studies import GridRow
 from starpo.flows.console.follow import PLAIN_EVERY_S, POLL_S, RunFailedError
@@ -24,6 +23,7 @@ from starpo.flows.console.watching import watching
 from starpo.flows.flow_run import FlowRun
 from starpo.flows.outcome import Outcome
 from starpo.flows.presets import Shipped
+from starpo.flows.server import ServerGoneError
 from starpo.ragen.config.explanation import near
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.tabular import as_csv, as_latex
@@ -107,7 +107,7 @@ def follow_study(
 
 def _at_work(name: str, store: str | None) -> FlowRun | None:
     """Find the flow run that works on a study; None without one, or without a server."""
-    with suppress(ServerError):
+    with suppress(ServerGoneError):
         crash_abandoned()
         for run in unfinished_in(open_store(store), name):
             if run.deployment_id is not None:
