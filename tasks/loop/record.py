@@ -66,6 +66,7 @@ class RunRecorder(Runner):
         self._execution, self._log = execution, execution.log
         self._measured: defaultdict[int, dict[str, float]] = defaultdict(dict)
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
+        self._last_recorded = -1  # iteration, when the process began
         self._alarm = Alarm()
         self._begun_at = time.monotonic()
 
@@ -110,6 +111,7 @@ class RunRecorder(Runner):
         with ExitStack() as opened:
             opened.enter_context(self._lease)
             self._begun_at = time.monotonic() - self._seconds_before()
+            self._last_recorded = max(self._store.runs.stamps(self.name), default=-1)
             remove_ownerless()
             self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))
             opened.callback(self._tracker.close)
@@ -224,6 +226,8 @@ class RunRecorder(Runner):
 
     def iteration_done(self, iteration: int) -> None:
         """Report the iteration's progress."""
+        if iteration <= self._last_recorded + 1:  # those before were stored, and took no time
+            self._ends = deque([self._ends[-1]], self._ends.maxlen)
         self._ends.append(time.monotonic())
         num_iterations, total, metrics = iteration + 1, self._stop, self._measured[iteration]
         seconds_each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)

@@ -33,3 +33,20 @@ def test_current_metrics_differ_from_earlier_ones(tmp_path) -> None:
     recorder.note(0, {"update/kl_behaviour": 0.5, "rollout/success_rate": 0.1})
     recorder.note(1, {"rollout/success_rate": 0.2})
     assert recorder.measured(1, ["update/kl_behaviour", "rollout/success_rate"]) == {"rollout/success_rate": 0.2}
+
+
+def test_time_left_ignores_stored_iterations(tmp_path, monkeypatch) -> None:
+    """A run that goes on estimates its time from the iterations that it carries out itself."""
+    clock = Mock(return_value=0.0)
+    monkeypatch.setattr("starpo.tasks.loop.record.time.monotonic", clock)
+    config = preset("smoke").model_copy(update={"iterations": 6})
+    recorder = RunRecorder(str(tmp_path), "mine", config, InProcess(ModelPlacement()))
+    recorder.progress = Mock()
+    recorder._last_recorded = 2
+    recorder.training_begins()
+    lefts = []
+    for iteration, ended_at in enumerate([0.1, 0.2, 50.0, 150.0, 270.0]):
+        clock.return_value = ended_at
+        recorder.iteration_done(iteration)
+        lefts.append(recorder.progress.say.call_args.kwargs["seconds_left"])
+    assert lefts[3:] == [200.0, 110.0], "the third was stored in part"
