@@ -231,9 +231,10 @@ class RunRecorder(Runner):
         self._ends.append(time.monotonic())
         num_iterations, total, metrics = iteration + 1, self._stop, self._measured[iteration]
         seconds_each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
+        seconds_left = round(seconds_each * (total - num_iterations), 1)
         facts = {
             "iteration": num_iterations,
-            "seconds_left": round(seconds_each * (total - num_iterations), 1),
+            "seconds_left": seconds_left if iteration > self._last_recorded else None,
             "success": metrics.get("rollout/success_rate"),
             "reward_std": metrics.get("reward/in_group_std"),
             "format_ok": metrics.get("rollout/format_ok"),
