@@ -1,7 +1,6 @@
-"""Demonstrator for Sokoban that reads the board and walks about; whether and where to push is left to the reward.
+"""Demonstrator for Sokoban that reads the board and mostly walks about; when to push is left to the reward.
 
-Of rooms of one to five moves `demonstrations`, without skill, solves half: a push at random is often right. This one
-solves a quarter.
+Of rooms of one to five moves `demonstrations`, without skill, solves half: a push at random is often right.
 """
 
 import random
@@ -10,7 +9,7 @@ from starpo.ragen.envs.demonstration import Demonstration
 from starpo.ragen.envs.sokoban.demonstrations import MAX_ACTIONS, cells_walked, describe
 from starpo.ragen.envs.sokoban.demonstrations import demonstrate as push
 from starpo.ragen.envs.sokoban.environment import Sokoban
-from starpo.ragen.envs.sokoban.solver import feasible_pushes, walks
+from starpo.ragen.envs.sokoban.solver import walks
 
 
 def demonstrate(environment: Sokoban, skill: float, rng: random.Random) -> Demonstration:
@@ -22,18 +21,17 @@ def demonstrate(environment: Sokoban, skill: float, rng: random.Random) -> Demon
 
     Args:
         environment: Environment in the position to decide in, which must not be solved.
-        skill: Probability of the first push of a shortest solution; otherwise one is drawn uniformly from the feasible
-            pushes and a shortest walk to every cell in reach.
+        skill: Probability of the first push of a shortest solution; otherwise a shortest walk to a cell drawn uniformly
+            from those in reach, and a random push where there are none.
         rng: The only source of randomness.
 
     Returns:
         Up to the first five actions.
     """
-    board = environment.board
-    ways = [walk for walk in walks(board).values() if walk]
+    ways = [way for way in walks(environment.board).values() if way]
     if rng.random() < skill:
         return push(environment, 1.0, rng)
-    number = rng.randrange(len(ways) + len(feasible_pushes(board)) or 1)
-    if number >= len(ways):
+    if not ways:
         return push(environment, 0.0, rng)
-    return Demonstration(f"{describe(environment)} go {cells_walked(board, ways[number])}", ways[number][:MAX_ACTIONS])
+    way = rng.choice(ways)
+    return Demonstration(f"{describe(environment)} go {cells_walked(environment.board, way)}", way[:MAX_ACTIONS])

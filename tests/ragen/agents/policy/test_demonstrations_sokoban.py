@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from starpo.ragen.envs.sokoban.board import Board
 from starpo.ragen.envs.sokoban.demonstrations import MAX_ACTIONS, demonstrate
 from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
-from starpo.ragen.envs.sokoban.solver import feasible_pushes, solve
+from starpo.ragen.envs.sokoban.solver import solve
 from starpo.ragen.envs.sokoban.walking import demonstrate as walk
 
 
@@ -123,20 +123,18 @@ def test_demonstrator_is_mediocre(skill, measured):
     assert success_rate(skill, 1000) == pytest.approx(measured, abs=0.041)
 
 
-def test_walker_walks_anywhere_and_pushes():
+def test_walker_walks_anywhere():
     environment = facing("######\n#P___#\n#_X_O#\n#____#\n######")
     turns = {turn.think: turn for turn in (walk(environment, 0.0, random.Random(seed)) for seed in range(400))}
-    ways = {think: turn for think, turn in turns.items() if " go " in think}
     ends = set()
-    for think, turn in ways.items():
+    for think, turn in turns.items():
         after = environment.board
         for action in turn.actions:
             after = after.after(action)
         row, column = think.removeprefix("X down right O right go ").split()[:2]
         assert after.coordinates(after.player) == (int(row), int(column))
         ends.add(after.player)
-    assert len(ends) == len(ways) == 10  # twelve floor cells, less the player's and the box's
-    assert len(turns) - len(ways) == len(feasible_pushes(environment.board)) == 4
+    assert len(ends) == len(turns) == 10  # twelve floor cells, less the player's and the box's
     assert walk(environment, 1.0, random.Random(0)) == demonstrate(environment, 1.0, random.Random(0))
 
 
@@ -151,7 +149,7 @@ def test_walker_without_any_choice():
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("player", "skill", "measured"), [(demonstrate, 0.0, 0.482), (walk, 0.0, 0.222), (walk, 0.1, 0.369)]
+    ("player", "skill", "measured"), [(demonstrate, 0.0, 0.482), (walk, 0.0, 0.011), (walk, 0.15, 0.332)]
 )
 def test_walker_pushes_seldom_in_easy_rooms(player, skill, measured):
     # Measured on 20,000 rooms; three standard errors of 1000 rooms are 0.047.
