@@ -97,18 +97,17 @@ def test_each_rollout_is_scored_once(store: Store) -> None:
     assert verify_run(store, "online").outcome == "verified"
 
 
-@pytest.mark.thorough
 def test_run_ended_by_teacher_is_continued(
     store: Store, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again, score = Store(str(tmp_path_factory.mktemp("again"))), LoadedTeacher.score
     calls: list[int] = []
 
-    def second_fails(self: LoadedTeacher, *arguments: Any) -> Any:
+    def second_fails(self: LoadedTeacher, *arguments: Any, **options: Any) -> Any:
         calls.append(1)
         if len(calls) == 2:
             raise LearnerError("the teacher has taken 9.0 s for this rollout and has not finished")
-        return score(self, *arguments)
+        return score(self, *arguments, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(LoadedTeacher, "score", second_fails)
